@@ -92,6 +92,15 @@ TEST(AlgebraError, KeptSumsMeetInAStatement) {
             "rule keep_sums does not apply to sum: no reader of its result reads another sum of products");
 }
 
+TEST(AlgebraError, ProductsAreComputedAgainBehindStatistics) {
+  EXPECT_EQ(refusal(samples::returned_weights(), "product_again", {"total"}),
+            "rule product_again does not apply to total: it makes no result, or is a reduction");
+  EXPECT_EQ(refusal(samples::row_norm(), "product_again", {"out"}),
+            "rule product_again does not apply to out: it does not come from one sum of products of two 16-bit tensors");
+  EXPECT_EQ(refusal(samples::shared_scores(true), "product_again", {"scores"}),
+            "rule product_again does not apply to scores: no reduction reads what it is made of");
+}
+
 TEST(AlgebraError, RecomputedValuesAreCheapAndReadOnce) {
   EXPECT_EQ(refusal(samples::softmax(), "recompute", {"L_update"}),
             "rule recompute does not apply to L_update: it is not the only definition of a temporary, or is a reduction");

@@ -57,7 +57,9 @@ std::vector<Nest> nests() {
           samples::product_of_rows(),
           rule("narrow_copies").apply(samples::strided_convolution(3, 2, 2), {"sum"}).nest,
           rule("narrow_copies").apply(samples::strided_convolution(16, 2, 2), {"sum"}).nest,
-          samples::shared_scores()};
+          samples::shared_scores(),
+          samples::returned_weights(),
+          samples::returned_weights(true)};
 }
 
 Sizes random_sizes(const Nest& nest, std::mt19937_64& random) {

@@ -28,7 +28,8 @@ const Schedule& BaseSchedules::after_rules(const std::vector<Step>& steps) {
     if (known != known_.end()) schedule = known->second;
   }
   if (!schedule) schedule = Schedule(nest_);
-  const auto first = steps.begin() + static_cast<std::ptrdiff_t>(applied), last = steps.begin() + static_cast<std::ptrdiff_t>(ends.size() - 1);
+  const auto first = steps.begin() + static_cast<std::ptrdiff_t>(applied),
+             last = steps.begin() + static_cast<std::ptrdiff_t>(ends.size() - 1);
   return known_.emplace(key, schedule->apply_all({first, last})).first->second;
 }
 

@@ -4,6 +4,7 @@
 #include "poly/nest/nest_json.h"
 #include "support/nests/sample_nests.h"
 
+#include <limits>
 #include <string>
 
 namespace nestor::samples {
@@ -188,6 +189,42 @@ inline Nest shared_scores(bool returned = false, int depth = 4, int columns = 3)
   if (returned) {
     builder.tensor("scores", TensorRole::output, {"B", "N", "N"})
         .statement("scores[b, i, j] : " + pair, "scores[b, i, j]", {"score[b, i, j]"}, read(0));
+  }
+  return builder.build();
+}
+
+/// Weights of a softmax over a product of two matrices of f16, as a result. `named`: the weights have a tensor of their own, which their sum
+/// reads, too.
+inline Nest returned_weights(bool named = false, int depth = 4) {
+  const std::string n = std::to_string(depth), row = "0 <= i < M", pair = row + " and 0 <= j < N";
+  const ScalarExpr power = ScalarExpr::make(ScalarOp::exp, {read(0) - read(1)});
+  NestBuilder builder("returned_weights", {{"M", 5}, {"N", 6}});
+  builder.tensor("a", TensorRole::input, {"M", n}, ElementType::f16)
+      .tensor("b", TensorRole::input, {"N", n}, ElementType::f16)
+      .tensor("dot", TensorRole::temporary, {"M", "N"})
+      .tensor("score", TensorRole::temporary, {"M", "N"})
+      .tensor("top", TensorRole::temporary, {"M"})
+      .tensor("total", TensorRole::temporary, {"M"})
+      .tensor("out", TensorRole::output, {"M", "N"}, ElementType::f16)
+      .statement("dot_init[i, j] : " + pair, "dot[i, j]", {}, number(0))
+      .statement("dot[i, j, n] : " + pair + " and 0 <= n < " + n, "dot[i, j]", {"a[i, n]", "b[j, n]"}, product_of_halves(),
+                 ReductionOp::add)
+      .statement("score[i, j] : " + pair, "score[i, j]", {"dot[i, j]"}, read(0) * number(0.5))
+      .statement("top_init[i] : " + row, "top[i]", {}, number(-std::numeric_limits<double>::infinity()))
+      .statement("top[i, j] : " + pair, "top[i]", {"score[i, j]"}, read(0), ReductionOp::max);
+  if (named) {
+    builder.tensor("power", TensorRole::temporary, {"M", "N"})
+        .statement("power[i, j] : " + pair, "power[i, j]", {"score[i, j]", "top[i]"}, power);
+  }
+  builder.statement("total_init[i] : " + row, "total[i]", {}, number(0));
+  if (named) {
+    builder.statement("total[i, j] : " + pair, "total[i]", {"power[i, j]"}, read(0), ReductionOp::add)
+        .statement("out[i, j] : " + pair, "out[i, j]", {"power[i, j]", "total[i]"},
+                   ScalarExpr::cast(ElementType::f16, ScalarExpr::make(ScalarOp::div, {read(0), read(1)})));
+  } else {
+    builder.statement("total[i, j] : " + pair, "total[i]", {"score[i, j]", "top[i]"}, power, ReductionOp::add)
+        .statement("out[i, j] : " + pair, "out[i, j]", {"score[i, j]", "top[i]", "total[i]"},
+                   ScalarExpr::cast(ElementType::f16, ScalarExpr::make(ScalarOp::div, {power, read(2)})));
   }
   return builder.build();
 }

@@ -180,5 +180,32 @@ TEST(RepeatProduct, WhatOthersReadIsComputedOnce) {
   EXPECT_EQ(matches("repeat_product", matmul()), 0U);
 }
 
+TEST(ProductAgain, WhatStatisticsReadIsComputedTwice) {
+  for (const bool named : {false, true}) {
+    const Nest nest = rule("product_again").apply(returned_weights(named), {"out"}).nest;
+    validate(nest);
+    std::vector<std::string> names;
+    for (const Statement& statement : nest.statements) names.push_back(statement.name);
+    std::vector<std::string> wanted{"dot_init", "dot", "score", "top_init", "top"};
+    if (named) wanted.emplace_back("power");
+    for (const char* name : {"total_init", "total", "dot_init_again", "dot_again", "score_again"}) wanted.emplace_back(name);
+    if (named) wanted.emplace_back("power_again");
+    wanted.emplace_back("out");
+    EXPECT_EQ(names, wanted);
+    EXPECT_THAT(reads_of(nest, "dot_again"), ElementsAre("a", "b"));
+    EXPECT_THAT(reads_of(nest, "score_again"), ElementsAre("dot_again"));
+    EXPECT_EQ(reads_of(nest, "out").front(), named ? "power_again" : "score_again");
+    EXPECT_THAT(reads_of(nest, "top"), ElementsAre("score"));
+    EXPECT_EQ(matches("product_again", nest), 0U) << "once";
+  }
+}
+
+TEST(ProductAgain, OthersAreComputedOnce) {
+  EXPECT_EQ(matches("product_again", returned_weights()), 1U);
+  EXPECT_EQ(matches("product_again", shared_scores()), 0U) << "the result is made of another sum";
+  EXPECT_EQ(matches("product_again", shared_scores(true)), 0U) << "no reduction reads the scores";
+  EXPECT_EQ(matches("product_again", matmul()), 0U);
+}
+
 }  // namespace
 }  // namespace nestor

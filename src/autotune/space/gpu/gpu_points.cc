@@ -118,6 +118,35 @@ void add_tensor_values(const GpuPointSource& source, const std::set<std::string>
   }
 }
 
+/// The first guesses of a product that is computed again: its statistics in parts of the streamed columns, then its results, which are
+/// stored by the kernel that computes it. Sums of more terms take longer twice than through memory.
+void add_products_again(const GpuPointSource& source, std::vector<NamedValues>& points) {
+  constexpr std::int64_t kMostTerms = 1024, kSomeParts = 4;
+  constexpr std::size_t kFew = 6;
+  const bool possible = std::find(source.rules.begin(), source.rules.end(), kAgainRule) != source.rules.end();
+  if (!has_tensor_cores(source.limits) || !possible) return;
+  std::set<std::string> rules = source.usual_rules;
+  rules.insert(kAgainRule);
+  for (const int split : source.split_axes) {
+    const RuleVariant& variant = source.variants.at({rules, split, kSomeParts});
+    const FusionGroup& group = source.variants.heaviest(variant, Fusion::maximal, true);
+    const auto axes = group.part ? tensor_axes(source.variants.nest(variant), variant.structure, group) : std::nullopt;
+    if (!axes || !axes->no_product.empty() || axes->inner > kMostTerms) continue;
+    const auto extent = [&](int axis) { return variant.structure.axes[static_cast<std::size_t>(axis)].extent; };
+    for (NamedValues values : likely_tensor_choices(*axes, source.limits)) {
+      if (points.size() >= kFew) return;
+      const TensorChoice choice = tensor_choice(values);
+      std::int64_t blocks = 1;
+      for (const int axis : group.axes) {
+        if (axis != group.part->axis) blocks *= axis == axes->row ? ceil_div(extent(axis), choice.rows()) : extent(axis);
+      }
+      values.merge(fused_values(source, {rules, split}, Fusion::maximal));
+      values["num_splits"] = useful_parts(blocks, 2, extent(group.part->whole) / choice.columns, source.limits);
+      if (values["num_splits"] > 1) points.push_back(std::move(values));
+    }
+  }
+}
+
 /// Products on plain lanes: everything together, then each statement's loops in kernels of their own.
 void add_product_values(const GpuPointSource& source, const RuleChoice& choice, std::vector<NamedValues>& points) {
   const RuleVariant& variant = source.variants.at(choice);
@@ -321,6 +350,7 @@ bool has_tensor_cores(const GpuLimits& limits) { return limits.sm >= 80; }
 
 std::vector<NamedValues> likely_gpu_values(const GpuPointSource& source) {
   std::vector<NamedValues> points;
+  add_products_again(source, points);
   for (const std::set<std::string>& rules : source.tensor_rules) {
     if (has_tensor_cores(source.limits)) add_tensor_values(source, rules, points);
   }

@@ -5,6 +5,7 @@
 #include "autotune/space/gpu/tensor_guesses.h"
 #include "autotune/space/gpu/transposed_rows.h"
 #include "autotune/space/group_choice.h"
+#include "autotune/space/structure/axes.h"
 #include "autotune/space/structure/group_steps.h"
 #include "autotune/space/structure/rule_steps.h"
 #include "support/knobs.h"
@@ -78,6 +79,10 @@ bool NestCandidate::parts_rows_from_sums() const {
   if (fusion != Fusion::none && fusion != Fusion::alike) return false;
   const RuleVariant& whole = variants_.at({rules_.rules});
   return axis_of_column_sums(variants_.nest(whole), whole.structure, variants_.heaviest(whole, Fusion::none)) < 0;
+}
+
+bool NestCandidate::multiplies(const FusionGroup& group) const {
+  return nestor::multiplies(variants_.nest(chosen_), chosen_.structure, group.loop_groups);
 }
 
 /// Products of groups beside the main one get tensor cores as well, unless those combine parts.

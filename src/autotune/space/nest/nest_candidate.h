@@ -48,8 +48,9 @@ class NestCandidate {
 
   bool on_tensor_cores() const { return tensor_.grid.warpgroups > 0; }
   bool is_main(const FusionGroup& group) const { return &group == main_; }
-  /// Beside blocks that run over parts, what is left to do is to combine their results.
-  bool combines(const FusionGroup& group) const { return main_->part && !is_main(group); }
+  /// Beside blocks that run over parts, what is left to do is to combine their results, but for products made of those.
+  bool combines(const FusionGroup& group) const { return main_->part && !is_main(group) && !multiplies(group); }
+  bool multiplies(const FusionGroup& group) const;
   RuleChoice rule_choice() const;
   std::optional<TensorAxes> axes_of(const FusionGroup& group) const;
   bool parts_rows_from_sums() const;

@@ -38,7 +38,7 @@ class NestSpace : public Space {
     std::set<std::string> for_products;
     for (const std::string& rule : matching_rules(schedules)) {
       if (rule == kSplittingRule || (limits.gpu && costs_accuracy(rule) && !has_16_bits(schedules.nest()))) continue;
-      if (is_for_products(rule) && !tensor_cores) continue;
+      if ((is_for_products(rule) || rule == kAgainRule) && !tensor_cores) continue;
       if (rule == kRecomputingRule && !(limits.gpu && sums_over_planes(schedules.nest()))) continue;
       rules_.push_back(rule);
       if (enabled_by_default(rule)) usual_rules_.insert(rule);

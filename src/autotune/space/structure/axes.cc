@@ -267,4 +267,12 @@ bool multiplies_matrices(const Statement& statement) {
   return lacks(a, b) && lacks(b, a);
 }
 
+bool multiplies(const Nest& nest, const NestStructure& structure, const std::vector<int>& loop_groups) {
+  return std::any_of(loop_groups.begin(), loop_groups.end(), [&](int u) {
+    const std::vector<std::string>& names = structure.loop_groups[static_cast<std::size_t>(u)].statements;
+    return std::any_of(names.begin(), names.end(),
+                       [&](const std::string& name) { return multiplies_matrices(nest.statement(name)); });
+  });
+}
+
 }  // namespace nestor

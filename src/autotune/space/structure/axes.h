@@ -30,6 +30,8 @@ std::vector<std::vector<int>> summed_dims(const Access& access);
 
 /// A sum of products where each operand has a dim of the result that the other one lacks: one of products of matrices.
 bool multiplies_matrices(const Statement& statement);
+/// Whether one of the loop groups has such a statement.
+bool multiplies(const Nest& nest, const NestStructure& structure, const std::vector<int>& loop_groups);
 
 /// Do sums run over several dims, and none of them multiplies matrices?
 bool sums_over_planes(const Nest& nest);

@@ -159,7 +159,7 @@ std::vector<Step> with_threshold(std::vector<Step> steps, const std::set<std::st
 }
 
 bool enabled_by_default(const std::string& rule) {
-  return rule != kSplittingRule && rule != kRecomputingRule && !is_for_products(rule);
+  return rule != kSplittingRule && rule != kRecomputingRule && rule != kAgainRule && !is_for_products(rule);
 }
 
 bool is_for_products(const std::string& rule) {

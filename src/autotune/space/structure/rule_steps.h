@@ -21,6 +21,8 @@ inline constexpr const char* kSplittingRule = "split_reduction";
 
 /// The rule that computes cheap values where sums read them. It takes part where sums run over several dims, whose tiles fit no registers.
 inline constexpr const char* kRecomputingRule = "recompute";
+/// Computes a product twice, on tensor cores, rather than storing it.
+inline constexpr const char* kAgainRule = "product_again";
 
 /// The rule that copies operands whose rows tensor copies cannot read.
 inline constexpr const char* kAligningRule = "copy_rows";
