@@ -130,7 +130,8 @@ void add_products_again(const GpuPointSource& source, std::vector<NamedValues>& 
   for (const int split : source.split_axes) {
     const RuleVariant& variant = source.variants.at({rules, split, kSomeParts});
     const FusionGroup& group = source.variants.heaviest(variant, Fusion::maximal, true);
-    const auto axes = group.part ? tensor_axes(source.variants.nest(variant), variant.structure, group) : std::nullopt;
+    const auto axes =
+        group.part ? tensor_axes(source.variants.nest(variant), variant.structure, group, source.limits.sm) : std::nullopt;
     if (!axes || !axes->no_product.empty() || axes->inner > kMostTerms) continue;
     const auto extent = [&](int axis) { return variant.structure.axes[static_cast<std::size_t>(axis)].extent; };
     for (NamedValues values : likely_tensor_choices(*axes, source.limits)) {
