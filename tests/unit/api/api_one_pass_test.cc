@@ -39,12 +39,13 @@ Sizes odd_sizes(const Nest& nest, const Sizes& others) {
   return sizes;
 }
 
-/// The point with tiles of rows outside and tiles of the streamed axis inside, by the names of the space's parameters.
+/// The point with tiles of rows outside and tiles of the streamed axis inside, by the names of the space's parameters. Rules that make parts
+/// or compute a product twice need more passes.
 Point one_pass_point(const Space& space) {
   std::map<std::string, std::int64_t> values{{"fusion", 2}, {"tile.i", 4}, {"threads", 32}, {"parallel", 1}};
   for (const Parameter& parameter : space.parameters()) {
     if (parameter.name.starts_with("tile.")) values.emplace(parameter.name, 1);
-    if (parameter.name.starts_with("rule.")) values[parameter.name] = parameter.name != "rule.split_reduction";
+    if (parameter.name.starts_with("rule.")) values[parameter.name] = parameter.name != "rule.split_reduction" && parameter.name != "rule.product_again";
     if (parameter.name == "reduction_axis") values[parameter.name] = parameter.choices.at(1);
     if (parameter.name == "reduction_tile") values[parameter.name] = parameter.choices.front();
   }
