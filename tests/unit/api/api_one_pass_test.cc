@@ -40,12 +40,13 @@ Sizes odd_sizes(const Nest& nest, const Sizes& others) {
 }
 
 /// The point with tiles of rows outside and tiles of the streamed axis inside, by the names of the space's parameters. Rules that make parts
-/// or compute a product twice need more passes.
+/// or copy operands need more passes.
 Point one_pass_point(const Space& space) {
   std::map<std::string, std::int64_t> values{{"fusion", 2}, {"tile.i", 4}, {"threads", 32}, {"parallel", 1}};
   for (const Parameter& parameter : space.parameters()) {
     if (parameter.name.starts_with("tile.")) values.emplace(parameter.name, 1);
-    if (parameter.name.starts_with("rule.")) values[parameter.name] = parameter.name != "rule.split_reduction" && parameter.name != "rule.product_again";
+    if (parameter.name.starts_with("rule."))
+      values[parameter.name] = parameter.name != "rule.split_reduction" && parameter.name != "rule.copy_rows";
     if (parameter.name == "reduction_axis") values[parameter.name] = parameter.choices.at(1);
     if (parameter.name == "reduction_tile") values[parameter.name] = parameter.choices.front();
   }
