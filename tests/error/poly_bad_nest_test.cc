@@ -194,7 +194,7 @@ TEST(NestError, FilesNameTheOffendingKey) {
   EXPECT_THAT(with("/statements/1/value/op", "sinh"),
               testing::HasSubstr("statements[1].value.op: \"sinh\" is no scalar operation"));
   std::string slow = "[n] -> { s[i, j] -> a";
-  for (int k = 0; k < 60; ++k) slow += "[floor((i)/4), 2i + 3*(j - 1), i % 8] ";
+  for (int k = 0; k < 80; ++k) slow += "[floor((i)/4), 2i + 3*(j - 1), i % 8] ";
   EXPECT_THAT(with("/statements/1/reads/0/relation", slow),
               testing::HasSubstr("statements[1].reads[0].relation takes more than"));
   const nlohmann::json shared = {{"shared", nlohmann::json::array()}, {"value", {{"op", "shared"}, {"ordinal", 0}}}};
