@@ -124,7 +124,7 @@ void add_products_again(const GpuPointSource& source, std::vector<NamedValues>& 
   constexpr std::int64_t kMostTerms = 1024, kSomeParts = 4;
   constexpr std::size_t kFew = 6;
   const bool possible = std::find(source.rules.begin(), source.rules.end(), kAgainRule) != source.rules.end();
-  if (!has_tensor_cores(source.limits) || !possible) return;
+  if (!possible) return;
   std::set<std::string> rules = source.usual_rules;
   rules.insert(kAgainRule);
   for (const int split : source.split_axes) {
@@ -351,9 +351,9 @@ bool has_tensor_cores(const GpuLimits& limits) { return limits.sm >= 80; }
 
 std::vector<NamedValues> likely_gpu_values(const GpuPointSource& source) {
   std::vector<NamedValues> points;
-  add_products_again(source, points);
-  for (const std::set<std::string>& rules : source.tensor_rules) {
-    if (has_tensor_cores(source.limits)) add_tensor_values(source, rules, points);
+  if (has_tensor_cores(source.limits)) {
+    add_products_again(source, points);
+    for (const std::set<std::string>& rules : source.tensor_rules) add_tensor_values(source, rules, points);
   }
   RuleChoice simple{source.usual_rules};
   std::erase_if(simple.rules, [](const std::string& rule) { return makes_composites(rule); });

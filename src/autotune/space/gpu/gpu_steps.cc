@@ -15,8 +15,6 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
-#include <functional>
-#include <numeric>
 #include <set>
 
 namespace nestor {
@@ -118,8 +116,7 @@ std::vector<std::int64_t> extents_of(const GpuGroup& part, const LoopGroup& loop
 }
 
 std::int64_t elements_of(const GpuGroup& part, const LoopGroup& loop_group, const Access& access) {
-  const std::vector<std::int64_t> extents = extents_of(part, loop_group, access);
-  return std::accumulate(extents.begin(), extents.end(), std::int64_t{1}, std::multiplies<>());
+  return product_of(extents_of(part, loop_group, access));
 }
 
 /// Elements that one work tile keeps on chip: staged inputs, and temporaries of the fusion group, the largest of which takes the place of
@@ -200,7 +197,7 @@ std::int64_t rows_in_cluster(const GpuGroup& part) {
     if (part.nest.tensor(tensor).role != TensorRole::temporary || read_elsewhere(part, tensor)) return;
     const std::vector<std::int64_t> extents = extents_of(part, loop_group, statement.write);
     const std::int64_t longest = extents.empty() ? 1 : *std::max_element(extents.begin(), extents.end());
-    most = std::max(most, elements_of(part, loop_group, statement.write) / longest);
+    most = std::max(most, product_of(extents) / longest);
   });
   return most;
 }
@@ -306,7 +303,7 @@ std::vector<Step> gpu_steps(const GpuGroup& part, const GroupSteps& shape, const
 std::string gpu_infeasible(const GpuGroup& part, const GpuChoice& choice, const GpuLimits& limits) {
   if (const std::string tensor = unbounded_temporary(part); !tensor.empty())
     return fmt::format("a block would keep rows of {} whose length is not known when compiling", tensor);
-  if (const std::int64_t rows = rows_in_cluster(part); choice.grid.cluster > 1 && rows > nvptx::kMostRowSlots)
+  if (const std::int64_t rows = choice.grid.cluster > 1 ? rows_in_cluster(part) : 1; rows > nvptx::kMostRowSlots)
     return fmt::format("each thread of a cluster would keep {} rows", rows);
   const std::int64_t threads = std::int64_t{choice.grid.threads} * choice.grid.cluster;
   const std::int64_t kept = kept_elements(part, choice);

@@ -8,10 +8,8 @@
 #include <isl/aff.h>
 
 #include <algorithm>
-#include <functional>
 #include <limits>
 #include <map>
-#include <numeric>
 #include <set>
 #include <string>
 
@@ -31,10 +29,6 @@ bool is_half_input(const Nest& nest, const Access& access) {
 bool follows(const Access& access, int dim) {
   const auto dims = followed_dims(access);
   return std::find(dims.begin(), dims.end(), std::optional(dim)) != dims.end();
-}
-
-std::int64_t elements_of(const std::vector<std::int64_t>& shape) {
-  return std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies<>());
 }
 
 /// Sizes that an extent depends on.
@@ -162,11 +156,11 @@ std::set<std::string> sizes_of_short_rows(const Nest& nest, const Sizes& sizes) 
   for (const Tensor& tensor : nest.tensors) {
     if (tensor.role == TensorRole::temporary) continue;
     arguments.emplace_back(&tensor, shape_at(tensor, sizes));
-    most = std::max(most, elements_of(arguments.back().second));
+    most = std::max(most, product_of(arguments.back().second));
   }
   std::set<std::string> found = sizes_of_short_sums(nest, sizes);
   for (const auto& [tensor, shape] : arguments) {
-    if (shape.size() < 2 || elements_of(shape) < most / kSmallArgument) continue;
+    if (shape.size() < 2 || product_of(shape) < most / kSmallArgument) continue;
     std::int64_t run = 1;
     for (std::size_t p = shape.size(); p-- > 1 && run < kShortRow && shape[p] < kShortRow; run *= shape[p])
       found.merge(sizes_in(nest, tensor->shape[p]));

@@ -7,6 +7,7 @@
 #include "codegen/tile/contraction.h"
 #include "poly/algebra/operands/half_products.h"
 #include "poly/algebra/values/nest_edit.h"
+#include "poly/algebra/values/polynomial.h"
 #include "poly/isl/isl_tools.h"
 #include "poly/nest/nest_sets.h"
 #include "support/rounding.h"
@@ -26,8 +27,6 @@ namespace {
 
 constexpr std::int64_t kShortSum = 64;      ///< terms of a sum that need no loop over tiles
 constexpr std::size_t kMostCopiedDims = 5;  ///< of a tensor map
-
-bool is_half(ElementType type) { return type == ElementType::f16 || type == ElementType::bf16; }
 
 /// Lies in memory when the fusion group runs: an input, or what other groups have computed.
 bool is_stored(const Nest& nest, const NestStructure& structure, const FusionGroup& group, const std::string& tensor) {

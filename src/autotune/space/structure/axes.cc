@@ -11,6 +11,7 @@
 #include <isl/set.h>
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <numeric>
 #include <optional>
@@ -273,6 +274,10 @@ bool multiplies(const Nest& nest, const NestStructure& structure, const std::vec
     return std::any_of(names.begin(), names.end(),
                        [&](const std::string& name) { return multiplies_matrices(nest.statement(name)); });
   });
+}
+
+std::int64_t product_of(const std::vector<std::int64_t>& extents) {
+  return std::accumulate(extents.begin(), extents.end(), std::int64_t{1}, std::multiplies<>());
 }
 
 }  // namespace nestor

@@ -33,6 +33,9 @@ bool multiplies_matrices(const Statement& statement);
 /// Whether one of the loop groups has such a statement.
 bool multiplies(const Nest& nest, const NestStructure& structure, const std::vector<int>& loop_groups);
 
+/// Elements of a box.
+std::int64_t product_of(const std::vector<std::int64_t>& extents);
+
 /// Do sums run over several dims, and none of them multiplies matrices?
 bool sums_over_planes(const Nest& nest);
 

@@ -288,7 +288,7 @@ class OnlineAnalysis {
       return false;
     }
     if (!statement.reduction) {
-      const bool alone = group_end(nest_, statement.name) - group_begin(nest_, statement.name) == 1;
+      const bool alone = alone_in_group(nest_, statement.name);
       if (!alone || sole_definition(nest_, statement.write.tensor) == nullptr) return false;
       tensors_[statement.write.tensor] = *degree;
       mediator_of_[statement.write.tensor] = statement.name;

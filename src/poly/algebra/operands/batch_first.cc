@@ -69,7 +69,7 @@ std::optional<Products> products_of(const Nest& nest, const Statement& statement
   }
   if (products.operands.empty()) return std::nullopt;
   why = "it shares its loops with other statements of its definition";
-  if (group_end(nest, statement.name) - group_begin(nest, statement.name) != 1) return std::nullopt;
+  if (!alone_in_group(nest, statement.name)) return std::nullopt;
   why = "";
   return products;
 }

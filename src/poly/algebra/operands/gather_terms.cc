@@ -84,8 +84,7 @@ bool is_own(const Nest& nest, const Statement& sum, std::size_t ordinal) {
   if (nest.tensor(tensor).role != TensorRole::temporary || readers_of(nest, tensor).size() != 1) return false;
   const std::vector<const Statement*> writers = writers_of(nest, tensor);
   return std::all_of(writers.begin(), writers.end(), [&](const Statement* writer) {
-    return writer->group < sum.group && !writer->reduction &&
-           group_end(nest, writer->name) - group_begin(nest, writer->name) == 1 &&
+    return writer->group < sum.group && !writer->reduction && alone_in_group(nest, writer->name) &&
            writer->write.relation.intersect_domain(domain_in(nest, *writer)).is_injective();
   });
 }
@@ -96,7 +95,7 @@ std::optional<Gathering> gathering_of(const Nest& nest, const Statement& sum, st
   const auto halves = half_products(sum);
   if (!halves || sum.reads.size() != 2 || sum.reads[0].tensor == sum.reads[1].tensor) return std::nullopt;
   why = "it shares its loops with other statements of its definition";
-  if (group_end(nest, sum.name) - group_begin(nest, sum.name) != 1) return std::nullopt;
+  if (!alone_in_group(nest, sum.name)) return std::nullopt;
   Gathering result;
   result.terms = reduced_dims(sum);
   for (int dim = 0; dim < static_cast<int>(sum.dims.size()); ++dim) {
@@ -122,14 +121,13 @@ std::optional<Gathering> gathering_of(const Nest& nest, const Statement& sum, st
   bool in_strides = false;
   for (const auto& [ordinal, other] : {std::pair(halves->first, halves->second), std::pair(halves->second, halves->first)}) {
     Operand operand{ordinal, {}, is_own(nest, sum, ordinal)};
-    const isl::map &read = sum.reads[ordinal].relation, &beside = sum.reads[other].relation;
+    const isl::map& read = sum.reads[ordinal].relation;
     for (const int dim : result.written) {
       if (depends_on_dim(read, dim)) operand.rows.push_back(dim);
     }
-    const bool own_row =
-        std::any_of(operand.rows.begin(), operand.rows.end(), [&](int dim) { return !depends_on_dim(beside, dim); });
-    if (!own_row || !std::all_of(result.terms.begin(), result.terms.end(), [&](int dim) { return depends_on_dim(read, dim); }))
-      return std::nullopt;
+    const bool all_terms =
+        std::all_of(result.terms.begin(), result.terms.end(), [&](int dim) { return depends_on_dim(read, dim); });
+    if (!follows_own_dim(sum, ordinal, other) || !all_terms) return std::nullopt;
     const isl::pw_aff last = functions_of(read).back();
     const bool ends_with_term = std::any_of(result.terms.begin(), result.terms.end(), [&](int dim) {
       return isl_pw_aff_involves_dims(last.get(), isl_dim_in, static_cast<unsigned>(dim), 1) == isl_bool_true;

@@ -52,10 +52,6 @@ int dim_named(const Statement& statement, const std::string& name) {
   return static_cast<int>(std::find(statement.dims.begin(), statement.dims.end(), name) - statement.dims.begin());
 }
 
-bool alone(const Nest& nest, const std::string& statement) {
-  return group_end(nest, statement) - group_begin(nest, statement) == 1;
-}
-
 /// Functions over a set, with `extent * outer + inner` in place of the function of the inner place, and none for the outer one.
 std::vector<isl::pw_aff> joined(std::vector<isl::pw_aff> functions, std::size_t outer, std::size_t inner, std::int64_t extent) {
   const isl::val factor = isl::manage(isl_val_int_from_si(isl_pw_aff_get_ctx(functions[outer].get()), static_cast<long>(extent)));
@@ -127,10 +123,10 @@ std::vector<Joint> joints_of(const Nest& nest, const Statement& sum, std::string
       names_of_indices(sum, sum.write).empty())
     return {};
   why = "it does not start from constants, or shares its loops with other statements";
-  if (!alone(nest, sum.name)) return {};
+  if (!alone_in_group(nest, sum.name)) return {};
   const std::vector<const Statement*> starts = initialisers_of(nest, sum);
   for (const Statement* start : starts) {
-    const bool simple = start->reads.empty() && start->indices.empty() && alone(nest, start->name) &&
+    const bool simple = start->reads.empty() && start->indices.empty() && alone_in_group(nest, start->name) &&
                         names_of_indices(*start, start->write).size() == start->dims.size();
     if (!simple) return {};
   }

@@ -21,10 +21,6 @@ namespace {
 
 constexpr const char* kName = "keep_sums";
 
-bool stands_alone(const Nest& nest, const Statement& statement) {
-  return group_end(nest, statement.name) - group_begin(nest, statement.name) == 1;
-}
-
 /// Does the statement read what another sum of products has made?
 bool meets_another(const Nest& nest, const Statement& reader, const std::string& tensor) {
   return std::any_of(reader.reads.begin(), reader.reads.end(), [&](const Access& read) {
@@ -40,8 +36,8 @@ std::string objection(const Nest& nest, const Statement& sum) {
     return "it is no sum of products of two 16-bit tensors into a temporary of f32";
   const std::vector<const Statement*> starts = initialisers_of(nest, sum);
   const bool apart =
-      !starts.empty() && stands_alone(nest, sum) &&
-      std::all_of(starts.begin(), starts.end(), [&](const Statement* start) { return stands_alone(nest, *start); });
+      !starts.empty() && alone_in_group(nest, sum.name) &&
+      std::all_of(starts.begin(), starts.end(), [&](const Statement* start) { return alone_in_group(nest, start->name); });
   if (!apart || starts.size() + 1 != writers_of(nest, tensor.name).size())
     return "it starts from nothing, or shares its loops or its result with other statements";
   bool meets = false;

@@ -30,8 +30,6 @@ struct Split {
   std::vector<int> dims;   ///< of the statement, along which it changes
 };
 
-bool is_half(ElementType type) { return type == ElementType::f16 || type == ElementType::bf16; }
-
 /// Is the expression a tensor's 16-bit element, widened?
 bool is_half_read(const ScalarExpr& expr) {
   const ScalarExpr bare = strip_exact_casts(expr);
@@ -71,7 +69,7 @@ std::optional<Split> split_of(const Nest& nest, const Statement& statement, std:
   if (!meet || !apart(statement, computed, element, written) || !apart(statement, element, computed, written))
     return std::nullopt;
   why = "it shares its loops with other statements of its definition";
-  if (group_end(nest, statement.name) - group_begin(nest, statement.name) != 1) return std::nullopt;
+  if (!alone_in_group(nest, statement.name)) return std::nullopt;
   why = "a dim of the factor has negative values";
   const isl::set domain = domain_in(nest, statement);
   for (const int dim : split.dims) {

@@ -18,8 +18,6 @@ namespace {
 
 constexpr const char* kName = "narrow_copies";
 
-bool is_half(ElementType type) { return type == ElementType::f16 || type == ElementType::bf16; }
-
 /// Is every value of the expression one of the type of 16 bits?
 bool is_exact_in(const ScalarExpr& value, ElementType type) {
   const auto all = [&](std::size_t from) {

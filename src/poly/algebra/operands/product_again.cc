@@ -43,7 +43,7 @@ class Way {
     if (sums_ != 1) return "it does not come from one sum of products of two 16-bit tensors";
     if (copied_.empty() || last_reduction_ < 0) return "no reduction reads what it is made of";
     for (const Statement& statement : nest_.statements) {
-      const bool alone = group_end(nest_, statement.name) - group_begin(nest_, statement.name) == 1;
+      const bool alone = alone_in_group(nest_, statement.name);
       if (copied_.contains(statement.write.tensor) && (!alone || !may_recompute(nest_, statement, out_)))
         return "what it is made of shares its loops, or is made of what is written again";
     }

@@ -65,7 +65,7 @@ void add_sources(const Nest& nest, const std::string& tensor, std::set<std::stri
 bool stands_alone(const Nest& nest, const Statement& statement, const Repetition& repetition) {
   for (const std::string& tensor : repetition.tensors) {
     for (const Statement* writer : writers_of(nest, tensor)) {
-      if (writer->group >= statement.group || group_end(nest, writer->name) - group_begin(nest, writer->name) != 1) return false;
+      if (writer->group >= statement.group || !alone_in_group(nest, writer->name)) return false;
     }
     for (const Statement* reader : readers_of(nest, tensor)) {
       if (reader->name != statement.name && !repetition.tensors.contains(reader->write.tensor)) return false;

@@ -45,9 +45,7 @@ std::string objection(const Nest& nest, const Statement& sum) {
   if (tensor.role != TensorRole::temporary || tensor.type != ElementType::f32 || !starts_from(nest, sum, 0))
     return "it does not add up to a temporary of f32 from 0 on";
   const std::vector<const Statement*> starts = initialisers_of(nest, sum), readers = readers_of(nest, tensor.name);
-  const auto stands_apart = [&](const Statement* statement) {
-    return group_end(nest, statement->name) - group_begin(nest, statement->name) == 1;
-  };
+  const auto stands_apart = [&](const Statement* statement) { return alone_in_group(nest, statement->name); };
   if (!stands_apart(&sum) || !std::all_of(starts.begin(), starts.end(), stands_apart) ||
       starts.size() + 1 != writers_of(nest, tensor.name).size())
     return "it shares its loops or its result with other statements";

@@ -74,7 +74,7 @@ std::optional<Filling> filling_of(const Nest& nest, const Statement& sum, std::s
   if (!follows_own_dim(sum, halves->first, halves->second) || !follows_own_dim(sum, halves->second, halves->first))
     return std::nullopt;
   why = "it does not start from 0, or shares its loops with other statements of its definition";
-  if (!starts_from(nest, sum, 0) || group_end(nest, sum.name) - group_begin(nest, sum.name) != 1) return std::nullopt;
+  if (!starts_from(nest, sum, 0) || !alone_in_group(nest, sum.name)) return std::nullopt;
   why = "it leaves out no terms of the rectangle around it";
   const isl::set whole = rectangle_around(nest, sum), domain = domain_in(nest, sum);
   if (whole.is_subset(domain)) return std::nullopt;

@@ -227,8 +227,7 @@ std::string expose_factor(Nest& nest, const std::string& update) {
   if (const auto number = extreme_number(statement.value)) return objection_to(*number);
   if (!starts_from(nest, statement, 0)) return "it does not start from 0, or has several reductions";
   if (reads_tensor(statement, statement.value, statement.write.tensor)) return "its terms read its own result";
-  if (group_end(nest, update) - group_begin(nest, update) != 1)
-    return "it shares its loops with other statements of its definition";
+  if (!alone_in_group(nest, update)) return "it shares its loops with other statements of its definition";
   for (const Statement* reader : readers_of(nest, statement.write.tensor)) {
     if (reader->group < statement.group) return fmt::format("{} reads it before it is complete", reader->name);
   }
@@ -316,7 +315,7 @@ void delay_definitions(Nest& nest, const std::string& name) {
     const std::vector<const Statement*> readers = readers_of(nest, tensor);
     const bool later =
         std::all_of(readers.begin(), readers.end(), [&](const Statement* s) { return position_of(nest, s->name) >= place; });
-    const bool alone = group_end(nest, definition.name) - group_begin(nest, definition.name) == 1;
+    const bool alone = alone_in_group(nest, definition.name);
     if (!later || !alone || !may_recompute(nest, definition, nest.statement(name))) continue;
     erase_statement(nest, definition.name);
     insert_statement(nest, group_begin(nest, name), definition);

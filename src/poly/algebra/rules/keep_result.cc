@@ -23,8 +23,7 @@ std::string objection(const Nest& nest, const Statement& statement) {
   if (nest.tensor(tensor).role != TensorRole::output) return "it writes no result";
   const Statement* definition = sole_definition(nest, tensor);
   if (definition == nullptr || definition->name != statement.name) return "its result has several definitions, or is a reduction";
-  if (group_end(nest, statement.name) - group_begin(nest, statement.name) != 1)
-    return "it shares its loops with other statements of its definition";
+  if (!alone_in_group(nest, statement.name)) return "it shares its loops with other statements of its definition";
   const std::vector<const Statement*> readers = readers_of(nest, tensor);
   if (readers.empty()) return "nobody reads its result";
   const bool later = std::all_of(readers.begin(), readers.end(), [&](const Statement* s) { return s->group > statement.group; });

@@ -55,7 +55,7 @@ bool share_temporary(const Nest& nest, const Statement& a, const Statement& b) {
 const Statement* later_place(const Nest& nest, const Statement& definition) {
   const std::string& tensor = definition.write.tensor;
   if (!is_elementwise_temporary(nest, tensor) || sole_definition(nest, tensor) != &definition) return nullptr;
-  if (group_end(nest, definition.name) - group_begin(nest, definition.name) != 1) return nullptr;
+  if (!alone_in_group(nest, definition.name)) return nullptr;
   const Statement* first = nullptr;
   for (const Statement* reader : readers_of(nest, tensor)) {
     if (first == nullptr || position_of(nest, reader->name) < position_of(nest, first->name)) first = reader;

@@ -41,7 +41,7 @@ class CompositeSplitter {
   }
 
   void check_alone(const Statement& statement) const {
-    if (group_end(nest_, statement.name) - group_begin(nest_, statement.name) == 1) return;
+    if (alone_in_group(nest_, statement.name)) return;
     refuse_rule("split_reduction", lead_.name,
                 fmt::format("{} shares its loops with other statements of its definition", statement.name));
   }

@@ -45,8 +45,7 @@ std::string objection(const Nest& nest, const Statement& statement, int dim) {
   if (std::find(reduced.begin(), reduced.end(), dim) == reduced.end())
     return fmt::format("{} is not reduced", statement.dims[dim]);
   if (initialisers_of(nest, statement).empty()) return "its accumulator has several reductions";
-  if (group_end(nest, statement.name) - group_begin(nest, statement.name) != 1)
-    return "it shares its loops with other statements of its definition";
+  if (!alone_in_group(nest, statement.name)) return "it shares its loops with other statements of its definition";
   for (const Access& read : statement.reads) {
     if (read.tensor == statement.write.tensor) return "its terms read its own result";
   }

@@ -94,7 +94,7 @@ std::string objection(const Nest& nest, const Statement& meeting, Plan& plan) {
   const bool extremum = meeting.value.op() == ScalarOp::max || meeting.value.op() == ScalarOp::min;
   if (meeting.reduction || !extremum) return "it is no maximum or minimum of two values";
   if (!is_elementwise_temporary(nest, meeting.write.tensor)) return meeting.write.tensor + " is no temporary of one definition";
-  if (group_end(nest, meeting.name) - group_begin(nest, meeting.name) != 1) return "it shares its loops with other statements";
+  if (!alone_in_group(nest, meeting.name)) return "it shares its loops with other statements";
   std::string why = objection_to_extremum(nest, 0, plan);
   if (!why.empty() && !objection_to_extremum(nest, 1, plan).empty()) return why;
   return objection_to_value(nest, plan);

@@ -130,6 +130,10 @@ std::size_t group_begin(const Nest& nest, const std::string& statement) {
   return position;
 }
 
+bool alone_in_group(const Nest& nest, const std::string& statement) {
+  return group_end(nest, statement) - group_begin(nest, statement) == 1;
+}
+
 std::string fresh_name(const Nest& nest, const std::string& base) {
   const auto taken = [&](const std::string& name) {
     const auto is_size = [&](const SizeParam& size) { return size.name == name; };

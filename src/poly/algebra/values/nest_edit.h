@@ -29,6 +29,8 @@ std::size_t position_of(const Nest& nest, const std::string& statement);
 /// Position after the last (before the first) statement of the group of `statement`.
 std::size_t group_end(const Nest& nest, const std::string& statement);
 std::size_t group_begin(const Nest& nest, const std::string& statement);
+/// Are there no other statements in its group, with which it could share loops?
+bool alone_in_group(const Nest& nest, const std::string& statement);
 
 /// `base`, or `base` with the smallest number appended that makes it new in the nest.
 std::string fresh_name(const Nest& nest, const std::string& base);

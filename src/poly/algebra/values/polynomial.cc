@@ -180,7 +180,9 @@ bool is_positive(const std::vector<ScalarParam>& scalars, const ScalarExpr& expr
   }
 }
 
-bool is_float(ElementType type) { return type == ElementType::f32 || type == ElementType::f16 || type == ElementType::bf16; }
+bool is_half(ElementType type) { return type == ElementType::f16 || type == ElementType::bf16; }
+
+bool is_float(ElementType type) { return type == ElementType::f32 || is_half(type); }
 
 ScalarExpr strip_casts(const ScalarExpr& expr) {
   ScalarExpr result = expr;

@@ -33,6 +33,7 @@ bool same_product(const Monomial& a, const Monomial& b);
 bool is_positive(const std::vector<ScalarParam>& scalars, const ScalarExpr& expr);
 ScalarExpr to_expr(const Monomial& monomial);
 
+bool is_half(ElementType type);  ///< a float of 16 bits
 bool is_float(ElementType type);
 /// Strips casts between floating point types, those that round as well.
 ScalarExpr strip_casts(const ScalarExpr& expr);
