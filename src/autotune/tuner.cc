@@ -122,7 +122,16 @@ class Tuning {
   bool stopped() const { return request_.stop && request_.stop->load(); }
   bool out_of_time() const { return stopped() || elapsed() >= request_.time_budget_s; }
   int trials_left() const { return request_.max_trials - result_.trials - (request_.count_known ? result_.known : 0); }
-  bool finished() const { return result_.exhausted || trials_left() <= 0 || out_of_time(); }
+  bool finished() const { return result_.exhausted || trials_left() <= 0 || !may_go_on(); }
+  /// Beyond the time: the first correct candidate is waited for longer.
+  double grace_s() const { return std::max(best_ms_ > 0 ? 5.0 : 30.0, request_.measure.run_timeout_s); }
+
+  /// May another candidate be tried? Some are, even where making a large problem's data took all the time, until one is correct.
+  bool may_go_on() const {
+    constexpr std::int64_t kFirst = 16;
+    if (stopped() || next_ticket_ == 0) return !stopped();
+    return !out_of_time() || (best_ms_ == 0 && next_ticket_ < kFirst && elapsed() < request_.time_budget_s + grace_s());
+  }
 
   /// What makes two candidates the same: the steps and the sizes fixed before them.
   std::string key_of(const std::vector<Step>& steps) const { return trial_key(trial_steps_json(problem_, steps)); }
@@ -216,9 +225,9 @@ class Tuning {
     if (best_ms_ == 0 || ms < best_ms_) best_ms_ = ms;
   }
 
-  /// The next candidate that is neither known nor infeasible. One is tried even where making a large problem's data took all the time.
+  /// The next candidate that is neither known nor infeasible.
   std::optional<Pending> next() {
-    while (!stopped() && (!out_of_time() || next_ticket_ == 0)) {
+    while (may_go_on()) {
       const auto proposed = proposals_->next(patient() || doubt_.holds());
       if (!proposed) {
         result_.exhausted = true;
@@ -358,9 +367,7 @@ class Tuning {
     constexpr double kTick_s = 0.25;
     if (request_.progress && elapsed() - shown_s_ >= kTick_s) show(nullptr);
     // Processes that somebody stopped, or that are stuck, do not keep the search beyond its time.
-    const double grace =
-        std::max(best_ms_ > 0 ? 5.0 : 30.0, request_.measure.run_timeout_s);  // the first correct one is waited for longer
-    if (searching_ && elapsed() >= request_.time_budget_s + grace) measurer_->abandon();
+    if (searching_ && elapsed() >= request_.time_budget_s + grace_s()) measurer_->abandon();
   }
 
   void show(const TrialRecord* record) {

@@ -30,15 +30,19 @@ inline Nest interleaved_products(ElementType type = ElementType::f16) {
       .build();
 }
 
-/// out[i, d] = sum over j <= i of w[i, j] x[j, d]: the sum leaves out what lies above the diagonal.
-inline Nest triangular_product() {
+/// out[i, d] = sum over j <= i of w[i, j] x[j, d]: the sum leaves out what lies above the diagonal. A computed w is decay[i - j], and
+/// nobody writes it there.
+inline Nest triangular_product(bool computed = false) {
   const std::string element = "0 <= i < N and 0 <= d < D";
-  return NestBuilder("triangular", {{"N", 7}, {"D", 5}})
-      .tensor("w", TensorRole::input, {"N", "N"}, ElementType::f16)
+  NestBuilder builder("triangular", {{"N", 7}, {"D", 5}});
+  if (computed) builder.tensor("decay", TensorRole::input, {"N"});
+  builder.tensor("w", computed ? TensorRole::temporary : TensorRole::input, {"N", "N"}, ElementType::f16)
       .tensor("x", TensorRole::input, {"N", "D"}, ElementType::f16)
       .tensor("sums", TensorRole::temporary, {"N", "D"})
-      .tensor("out", TensorRole::output, {"N", "D"}, ElementType::f16)
-      .statement("init[i, d] : " + element, "sums[i, d]", {}, number(0))
+      .tensor("out", TensorRole::output, {"N", "D"}, ElementType::f16);
+  if (computed)
+    builder.statement("w[i, j] : 0 <= j <= i < N", "w[i, j]", {"decay[i - j]"}, ScalarExpr::cast(ElementType::f16, read(0)));
+  return builder.statement("init[i, d] : " + element, "sums[i, d]", {}, number(0))
       .statement("sum[i, d, j] : " + element + " and 0 <= j <= i", "sums[i, d]", {"w[i, j]", "x[j, d]"}, product_of_halves(),
                  ReductionOp::add)
       .statement("out[i, d] : " + element, "out[i, d]", {"sums[i, d]"}, ScalarExpr::cast(ElementType::f16, read(0)))

@@ -164,6 +164,27 @@ TEST_F(Tuner, TriesOneCandidateWhereTheTimeIsOverBeforeTheFirst) {
   EXPECT_EQ(tune(hurried).trials, 1);
 }
 
+TEST_F(Tuner, TriesMoreWhereTheTimeIsOverAndTheFirstWasRefused) {
+  class Refusing : public FakeMeasurer {
+   public:
+    std::vector<TrialOutcome> measure(const std::vector<TrialJob>& jobs) override {
+      if (--refusals < 0) return FakeMeasurer::measure(jobs);
+      return std::vector<TrialOutcome>(jobs.size(), failed_outcome(TrialStatus::infeasible, "does not fit"));
+    }
+    int refusals = 2;
+  };
+  const auto measurer = std::make_shared<Refusing>();
+  TuneRequest hurried = request(measurer, 30);
+  hurried.time_budget_s = 1e-9;
+  const TuneResult result = tune(hurried);
+  EXPECT_TRUE(result.best.has_value());
+  EXPECT_EQ(result.trials, 5) << "one, and two batches, of which the last is correct";
+
+  measurer->refusals = 1000;
+  hurried.database = (folder_ / "refused.db").string();
+  EXPECT_EQ(tune(hurried).trials, 16) << "and some are enough";
+}
+
 TEST_F(Tuner, WaitsForACorrectCandidateUnderWayWhenTheTimeIsOver) {
   class Slow : public FakeMeasurer {
    public:

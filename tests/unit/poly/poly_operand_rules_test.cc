@@ -74,6 +74,14 @@ TEST(ZeroTerms, ATriangleBecomesASquareOfElementsAndZeros) {
   EXPECT_THAT(rule("zero_terms").finite(triangular_product()), ElementsAre("x"));
 }
 
+TEST(ZeroTerms, WhatNobodyWroteOfTheFilledOperandIsZeroInItsCopy) {
+  ASSERT_EQ(matches("zero_terms", triangular_product(true)), 1U);
+  const Nest nest = rule("zero_terms").apply(triangular_product(true), {"sum"}).nest;
+  validate(nest);
+  EXPECT_TRUE(nest.statement("w_whole").domain.is_equal(parse_set("[N, D] -> { w_whole[e, f] : 0 <= f <= e < N }", "test")));
+  EXPECT_THAT(reads_of(nest, "sum"), ElementsAre("w_whole", "x"));
+}
+
 TEST(ZeroTerms, WholeSumsStay) {
   EXPECT_EQ(matches("zero_terms", triangular_product()), 1U);
   EXPECT_EQ(matches("zero_terms", interleaved_products()), 0U);

@@ -28,14 +28,26 @@ namespace {
 constexpr std::int64_t kShortSum = 64;      ///< terms of a sum that need no loop over tiles
 constexpr std::size_t kMostCopiedDims = 5;  ///< of a tensor map
 
+bool is_of(const NestStructure& structure, const FusionGroup& group, const Statement& statement) {
+  return std::any_of(group.loop_groups.begin(), group.loop_groups.end(), [&](int u) {
+    const auto& statements = structure.loop_groups[static_cast<std::size_t>(u)].statements;
+    return std::find(statements.begin(), statements.end(), statement.name) != statements.end();
+  });
+}
+
 /// Lies in memory when the fusion group runs: an input, or what other groups have computed.
 bool is_stored(const Nest& nest, const NestStructure& structure, const FusionGroup& group, const std::string& tensor) {
   if (nest.tensor(tensor).role == TensorRole::input) return true;
-  return std::none_of(group.loop_groups.begin(), group.loop_groups.end(), [&](int u) {
-    const auto& statements = structure.loop_groups[static_cast<std::size_t>(u)].statements;
-    return std::any_of(statements.begin(), statements.end(),
-                       [&](const std::string& name) { return nest.statement(name).write.tensor == tensor; });
-  });
+  const std::vector<const Statement*> writers = writers_of(nest, tensor);
+  return std::none_of(writers.begin(), writers.end(), [&](const Statement* writer) { return is_of(structure, group, *writer); });
+}
+
+/// Lies in memory when the fusion group has run: an output, or what other groups read.
+bool leaves(const Nest& nest, const NestStructure& structure, const FusionGroup& group, const std::string& tensor) {
+  if (nest.tensor(tensor).role == TensorRole::output) return true;
+  const std::vector<const Statement*> readers = readers_of(nest, tensor);
+  return std::any_of(readers.begin(), readers.end(),
+                     [&](const Statement* reader) { return !is_of(structure, group, *reader); });
 }
 
 /// Do tensor copies bring tiles of it?
@@ -239,7 +251,7 @@ std::int64_t width_of(const NestStructure& structure, const FusionGroup& group, 
   return width;
 }
 
-/// Notes the 16-bit outputs that rows of the fusion group's tiles are written to.
+/// Notes the 16-bit results of the fusion group that rows of its tiles are written to.
 void add_results(const Nest& nest, const NestStructure& structure, const FusionGroup& group, TensorAxes& result) {
   for (const int u : group.loop_groups) {
     const LoopGroup& loop_group = structure.loop_groups[u];
@@ -247,7 +259,8 @@ void add_results(const Nest& nest, const NestStructure& structure, const FusionG
       const Access& write = nest.statement(name).write;
       const Tensor& tensor = nest.tensor(write.tensor);
       const std::vector<int> axes = followed_axes(loop_group, write);
-      if (tensor.role != TensorRole::output || !is_half(tensor.type) || !has(axes, result.row) || axes.back() == result.row)
+      if (!leaves(nest, structure, group, write.tensor) || !is_half(tensor.type) || !has(axes, result.row) ||
+          axes.back() == result.row)
         continue;
       const bool of_tile = result.column >= 0 || has(axes, result.reduction_axis);
       result.results.push_back(of_tile ? 0 : width_of(structure, group, result, axes));

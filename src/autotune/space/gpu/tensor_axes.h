@@ -36,7 +36,7 @@ struct TensorAxes {
   std::vector<TensorOperand> row_operands;       ///< inputs that stay for a block's rows; with `column`: whose rows these are
   std::vector<TensorOperand> streamed_operands;  ///< inputs that come tile by tile; with `column`: whose rows are columns
   std::vector<std::int64_t> sums;                ///< elements of a row, of sums along the streamed axis
-  std::vector<std::int64_t> results;             ///< elements of a row, of 16-bit outputs; 0: as many as a tile has columns
+  std::vector<std::int64_t> results;             ///< elements of a row, of 16-bit results; 0: as many as a tile has columns
   int tile_operands = 0;                         ///< 16-bit inputs of rows and streamed columns that are no operand of a product
   int first_products = 0;                        ///< tiles of rows and streamed columns that products leave
   int register_operands = 0;                     ///< such tiles that are first operands of products

@@ -53,9 +53,13 @@ isl::map extended(const Access& access, const isl::set& domain) {
   return isl::manage(plain).intersect_domain(domain);
 }
 
-/// Does the access meet elements of the tensor alone, and where statements write it, those that they write?
-bool stays_inside(const Nest& nest, const isl::map& access, const std::string& tensor) {
-  isl::set elements = tensor_box(nest.tensor(tensor)).intersect_params(full_context(nest));
+isl::set box_of(const Nest& nest, const std::string& tensor) {
+  return tensor_box(nest.tensor(tensor)).intersect_params(full_context(nest));
+}
+
+/// Does the access meet elements that have a value, of an input or written by statements?
+bool meets_values(const Nest& nest, const isl::map& access, const std::string& tensor) {
+  isl::set elements = box_of(nest, tensor);
   if (nest.tensor(tensor).role != TensorRole::input) {
     isl::set written = isl::set::empty(elements.space());
     for (const Statement* writer : writers_of(nest, tensor))
@@ -84,8 +88,10 @@ std::optional<Filling> filling_of(const Nest& nest, const Statement& sum, std::s
     Filling filling{filled, other, whole, extended(sum.reads[filled], whole), extended(sum.reads[other], whole), {}, {}};
     filling.kept = domain.apply(filling.filled_access);
     filling.zeros = left_out.apply(filling.filled_access).coalesce();
-    if (filling.zeros.is_disjoint(filling.kept) && stays_inside(nest, filling.filled_access, sum.reads[filled].tensor) &&
-        stays_inside(nest, filling.other_access, sum.reads[other].tensor))
+    // Elements of the filled operand that nobody wrote are zeros in its copy: only its shape bounds it.
+    if (filling.zeros.is_disjoint(filling.kept) &&
+        filling.filled_access.range().is_subset(box_of(nest, sum.reads[filled].tensor)) &&
+        meets_values(nest, filling.other_access, sum.reads[other].tensor))
       return filling;
   }
   return std::nullopt;
