@@ -422,6 +422,22 @@ TEST(GpuSpace, RowsBesideProductsMayBeLongerThanAnyCluster) {
   EXPECT_EQ(values.at("tile.row"), 1);
 }
 
+TEST(GpuSpace, CopiesBesideProductsKeepAllUnitsBusy) {
+  const GpuLimits limits = *gpu_space_limits(90, 227 << 10, 132).gpu;
+  const auto rows_of = [&](std::int64_t rows, std::int64_t columns) {
+    NestStructure structure;
+    structure.axes = {{"row", rows}, {"column", columns}};
+    structure.loop_groups = {{"copy", {"copy"}, {"copy.row", "copy.column"}, {0, 1}, {false, false}, {rows, columns}, 1e6}};
+    FusionGroup group;
+    group.loop_groups = {0};
+    group.axes = {0, 1};
+    return values_beside_products(structure, group, limits).at("tile.row");
+  };
+  EXPECT_EQ(rows_of(128, 128), 1) << "a weight: 128 blocks for 132 units";
+  EXPECT_EQ(rows_of(1024, 128), 4);
+  EXPECT_GE(rows_of(1 << 20, 128), 16) << "some for each thread";
+}
+
 TEST(GpuSpace, EachStatementInKernelsOfItsOwnAlwaysFits) {
   for (const Nest& nest : {samples::row_gradient(), samples::matmul(), samples::softmax()}) {
     for (const std::int64_t size : {3, 4096}) {

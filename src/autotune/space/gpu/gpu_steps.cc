@@ -225,8 +225,8 @@ std::int64_t power_of_two_from(double value) {
   return value <= 1 ? 1 : static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(std::ceil(value))));
 }
 
-/// Where nothing is summed up and there are many rows, a thread has several of them, and loads once what they share.
-std::int64_t rows_of_many(const NestStructure& structure, const FusionGroup& group, const RowTiles& tiles, const GpuShape& shape,
+/// Where nothing is summed up: of many rows a thread has several, and loads once what they share; of few, no more than keep all units busy.
+std::int64_t rows_without_sums(const NestStructure& structure, const FusionGroup& group, const RowTiles& tiles, const GpuShape& shape,
                           const GpuLimits& limits) {
   constexpr double kMostOfThread = 64, kRounds = 16;
   double all = 1;
@@ -238,6 +238,9 @@ std::int64_t rows_of_many(const NestStructure& structure, const FusionGroup& gro
          all >= 2 * static_cast<double>(rows) * kRounds * limits.units &&
          2 * rows <= structure.axes[static_cast<std::size_t>(group.axes[tiles.inside - 1])].extent)
     rows *= 2;
+  while (rows > 1 && all < static_cast<double>(rows) * limits.units &&
+         static_cast<double>(rows / 2) * tiles.points >= static_cast<double>(shape.threads))
+    rows /= 2;
   return rows;
 }
 
@@ -407,7 +410,7 @@ NamedValues values_beside_products(const NestStructure& structure, const FusionG
   const RowTiles tiles = row_tiles(structure, group);
   const std::vector<GpuShape> shapes = likely_shapes(tiles.points, limits);
   GpuShape shape = shapes.empty() ? longest_shape(structure, group, limits) : shape_of_rows(tiles, shapes.front());
-  if (points_per_work_tile(structure, group) <= 1) shape.rows = rows_of_many(structure, group, tiles, shape, limits);
+  if (points_per_work_tile(structure, group) <= 1) shape.rows = rows_without_sums(structure, group, tiles, shape, limits);
   NamedValues values{{"threads", shape.threads}, {"cluster", shape.cluster}, {"reduction_axis", -1}};
   values.merge(values_of(tiles, structure, group, shape.rows));
   return values;
