@@ -1,6 +1,7 @@
 // Boxes, guards, indices and classification of ops.
 #include "codegen/tile/build/op_builder.h"
 
+#include "codegen/tile/analysis/affine.h"
 #include "poly/isl/conjunction.h"
 #include "poly/isl/isl_tools.h"
 #include "support/error.h"
@@ -10,6 +11,8 @@
 #include <isl/set.h>
 
 #include <algorithm>
+#include <limits>
+#include <map>
 #include <set>
 
 namespace nestor {
@@ -144,10 +147,35 @@ std::optional<Contraction> contraction_over_dims(const TileOp& op) {
   return shared_reduced && exclusive ? found : std::nullopt;
 }
 
-/// Each kept dim moves the write by itself: the write index determines the kept dims.
+/// Does the index number the values of all its dims, as 64 t + c with c in [0, 64)? Those with smaller factors stay below the next one.
+bool numbers_dims(const TileOp& op, const IntExpr& index) {
+  constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
+  std::map<std::int64_t, std::int64_t> steps;  // extents of dims by their factors
+  for (const OpDim& dim : op.dims) {
+    if (!index.uses(dim.var)) continue;
+    const auto factor = index.coefficient(dim.var);
+    const std::int64_t extent = nvptx::extent_bound(dim).value_or(kMost);
+    if (!factor || *factor <= 0 || !steps.emplace(*factor, extent).second) return false;
+  }
+  std::int64_t reached = 0;
+  for (const auto& [factor, extent] : steps) {
+    if (factor <= reached) return false;
+    const std::int64_t last = std::max<std::int64_t>(extent - 1, 0);
+    reached = last > (kMost - reached) / factor ? kMost : reached + factor * last;
+  }
+  return true;
+}
+
+/// The write index determines the kept dims: each moves an index by itself, or, where nothing is added up, with others that it numbers.
 bool writes_once_per_point(const TileOp& op) {
   std::set<std::string> seen;
   for (const IntExpr& index : op.write.index) {
+    if (!op.reduction && numbers_dims(op, index)) {
+      for (const OpDim& dim : op.dims) {
+        if (index.uses(dim.var)) seen.insert(dim.var);
+      }
+      continue;
+    }
     std::string mover;
     for (const OpDim& dim : op.dims) {
       if (!index.uses(dim.var)) continue;
