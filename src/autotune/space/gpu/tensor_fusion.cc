@@ -108,8 +108,16 @@ std::set<std::string> rules_for_tensor_cores(RuleVariants& variants, const std::
     const RuleVariant& variant = variants.at({rules});
     return has_place(variants, variant, fusion_for_tensor_cores(variants, variant, limits), limits);
   };
+  // Zeros that are left out need no copies.
+  if (for_products.contains(kSkippingRule)) {
+    std::set<std::string> direct = usual;
+    direct.insert(kSkippingRule);
+    if (fuses(direct)) return direct;
+  }
   std::set<std::string> more = usual, zeros = usual;
-  for (const std::string& rule : for_products) (multiplies_zeros(rule) ? zeros : more).insert(rule);
+  for (const std::string& rule : for_products) {
+    if (rule != kSkippingRule) (multiplies_zeros(rule) ? zeros : more).insert(rule);
+  }
   if (fuses(usual)) return more != usual && finds_place(more) && filled(more) > 2 * filled(usual) ? more : usual;
   if (more != usual && (fuses(more) || (!finds_place(usual) && finds_place(more)))) return more;
   // Products with zeros only where there are none otherwise.
@@ -140,6 +148,7 @@ std::vector<std::set<std::string>> rules_for_fuller_tiles(RuleVariants& variants
   for (const std::string& rule : for_products) {
     if (!multiplies_zeros(rule)) more.insert(rule);
   }
+  more.erase(kSkippingRule);
   std::vector<std::set<std::string>> choices{rules};
   if (more == rules) return choices;
   const auto clocks = [&](const std::set<std::string>& each, double& filled) {

@@ -163,7 +163,7 @@ bool enabled_by_default(const std::string& rule) {
 }
 
 bool is_for_products(const std::string& rule) {
-  return rule == "zero_terms" || rule == "narrow_copies" || rule == "gather_terms" || rule == "batch_first" ||
+  return rule == "zero_terms" || rule == kSkippingRule || rule == "narrow_copies" || rule == "gather_terms" || rule == "batch_first" ||
          rule == "repeat_product" || rule == "join_rows" || rule == "keep_sums" || rule == "split_terms" || rule == kAligningRule;
 }
 

@@ -27,6 +27,9 @@ inline constexpr const char* kAgainRule = "product_again";
 /// The rule that copies operands whose rows tensor copies cannot read.
 inline constexpr const char* kAligningRule = "copy_rows";
 
+/// The rule that leaves out terms of products that are zeros, which other rules would copy.
+inline constexpr const char* kSkippingRule = "skip_zeros";
+
 /// Axes of `structure`, that of the schedule after `steps`, along which the splitting rule can cut reductions.
 std::set<int> splittable_axes(BaseSchedules& schedules, const std::vector<Step>& steps, const NestStructure& structure);
 

@@ -1,16 +1,55 @@
 // Loops over all reduced dims of a sum of products but the innermost, one at a time.
 #include "codegen/gpu/kernel/product_loops.h"
 
+#include "codegen/tile/analysis/conditions.h"
 #include "codegen/tile/analysis/op_shape.h"
 #include "codegen/tile/analysis/tile_rewrite.h"
 
 #include <algorithm>
 
 namespace nestor::nvptx {
+namespace {
+
+/// The larger of the constants among terms of a maximum, or the smaller of a minimum; the others go to `rest`.
+std::optional<std::int64_t> constant_of(const IntExpr& bound, IntOp op, std::vector<IntExpr>& rest) {
+  std::vector<IntExpr> terms;
+  split_terms(bound, op, terms);
+  std::optional<std::int64_t> constant;
+  for (const IntExpr& term : terms) {
+    const auto value = term.as_constant();
+    if (!value) {
+      rest.push_back(term);
+    } else {
+      constant = !constant ? *value : op == IntOp::max ? std::max(*constant, *value) : std::min(*constant, *value);
+    }
+  }
+  return constant;
+}
+
+/// The sum with constant bounds of its reduced dims but the innermost, as far as they have some; what else bounds them is in its guard.
+TileOp with_constant_bounds(TileOp op) {
+  const auto last = std::find_if(op.dims.rbegin(), op.dims.rend(), [](const OpDim& dim) { return dim.reduced; });
+  for (OpDim& dim : op.dims) {
+    if (!dim.reduced || &dim == &*last) continue;
+    std::vector<IntExpr> lowers, uppers;
+    const auto first = constant_of(dim.lower, IntOp::max, lowers), end = constant_of(dim.upper, IntOp::min, uppers);
+    if (!first || !end || (lowers.empty() && uppers.empty())) continue;
+    const IntExpr var = IntExpr::variable(dim.var);
+    std::vector<IntExpr> conditions;
+    for (const IntExpr& lower : lowers) conditions.push_back(IntExpr::make(IntOp::ge, {var, lower}));
+    for (const IntExpr& upper : uppers) conditions.push_back(IntExpr::make(IntOp::ge, {upper - IntExpr(1), var}));
+    for (const IntExpr& condition : conditions) op.guard = op.guard.defined() ? condition && op.guard : condition;
+    dim.lower = IntExpr(*first);
+    dim.upper = IntExpr(*end);
+  }
+  return op;
+}
+
+}  // namespace
 
 TileTree with_product_loops(const TileTree& tree, const std::vector<Buffer>& buffers) {
   if (tree->kind == TileNode::Kind::op) {
-    const TileOp& op = tree->op;
+    const TileOp op = tree->op.kind == OpKind::contract ? with_constant_bounds(tree->op) : tree->op;
     const auto outer = product_outer_dims(op, buffers);
     if (!outer) return tree;
     const auto first = std::find_if(outer->begin(), outer->end(), [&](int d) { return op.dims[d].reduced; });

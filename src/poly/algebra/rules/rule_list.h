@@ -24,6 +24,7 @@ const Rule& recompute_rule();
 const Rule& materialize_factor_rule();
 const Rule& late_definitions_rule();
 const Rule& zero_terms_rule();
+const Rule& skip_zeros_rule();
 const Rule& narrow_copies_rule();
 const Rule& gather_terms_rule();
 const Rule& batch_first_rule();

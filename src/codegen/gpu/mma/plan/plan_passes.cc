@@ -17,34 +17,55 @@ void mark_loop_ops(const TileTree& tree, bool inside, std::vector<bool>& in_loop
   for (const TileTree& child : tree->children) mark_loop_ops(child, inside || tree->kind == TileNode::Kind::loop, in_loop);
 }
 
-/// Is the condition on a product's terms no more than the end of an argument, beyond which copies bring zeros? `by_free`: the terms of its
-/// operand in `ring` run over rows, not along the dense index.
-bool ends_with_argument(const TensorPlan& plan, const CircularBuffer& ring, bool by_free, const IntExpr& condition) {
-  const auto index = by_free ? static_cast<std::size_t>(ring.row_index) : ring.origin.size() - 1;
-  const Affine last =
-      affine_of(plan.buffer(ring.buffer).extents[index] - ring.origin[index] - IntExpr(1) - IntExpr::variable(kColumn));
+/// Names in masks of what moves the indices of a circular buffer: its rows, and its dense elements; "": nothing that masks know.
+struct Movers {
+  const char *rows, *dense;
+};
+
+/// Of the first operand's tile all is known, of the second's its terms alone. `by_free`: memory runs along rows or columns, not along terms.
+Movers movers_of_first(bool by_free) { return by_free ? Movers{kColumn, kRow} : Movers{kRow, kColumn}; }
+Movers movers_of_second(bool by_free) { return by_free ? Movers{kColumn, ""} : Movers{"", kColumn}; }
+
+/// Where the condition fails, does the tile lie before or beyond its argument? Copies bring zeros from there.
+bool leaves_argument(const TensorPlan& plan, const CircularBuffer& ring, const Movers& movers, const IntExpr& condition) {
   const std::vector<IntExpr> alternatives = alternatives_of(condition);
-  return std::any_of(alternatives.begin(), alternatives.end(), [&](const IntExpr& distance) {
-    const Affine beyond = affine_of(distance) - last;
-    return beyond.is_constant() && beyond.constant >= 0;
-  });
+  const auto fails_before = [&](const Affine& distance) {  // it is negative wherever the condition fails
+    return std::any_of(alternatives.begin(), alternatives.end(), [&](const IntExpr& alternative) {
+      const Affine gap = affine_of(alternative) - distance;
+      return gap.is_constant() && gap.constant >= 0;
+    });
+  };
+  const int dense = static_cast<int>(ring.origin.size()) - 1;
+  for (int p = 0; p <= dense; ++p) {
+    const char* mover = p == ring.row_index ? movers.rows : p == ring.pack_index ? kPack : p == dense ? movers.dense : nullptr;
+    if (mover != nullptr && *mover == 0) continue;
+    const IntExpr& origin = ring.origin[static_cast<std::size_t>(p)];
+    const IntExpr index = mover == nullptr ? origin : origin + IntExpr::variable(mover);
+    const IntExpr& extent = plan.buffer(ring.buffer).extents[static_cast<std::size_t>(p)];
+    if (fails_before(affine_of(index)) || fails_before(affine_of(extent - IntExpr(1) - index))) return true;
+  }
+  return false;
 }
 
 }  // namespace
 
-/// Copies bring zeros beyond the end of an argument, and nothing else is left out of a tile: a product with both operands in shared memory
-/// adds up whole tiles of what its sum is over. One that goes on over iterations needs no test then.
+/// Copies bring zeros from before and beyond an argument, and nothing else is left out of a tile: a product with both operands in shared
+/// memory adds up whole tiles of what its sum is over. What meets zeros of one operand alone has to be finite. A product that goes on over
+/// iterations needs no test then.
 void require_whole_terms(TensorPlan& plan) {
   for (TensorOp& op : plan.ops) {
     if (op.kind != TensorOp::Kind::product || op.a_ring < 0) continue;
-    for (const auto& [number, by_free] : {std::pair(op.a_ring, op.a_by_row), std::pair(op.b_ring, op.b_by_column)}) {
-      const CircularBuffer& ring = plan.circular_buffers[static_cast<std::size_t>(number)];
-      for (const IntExpr& condition : op.mask) {
-        if (!condition.uses(kColumn) && op.op.initialize) continue;
-        if (ends_with_argument(plan, ring, by_free, condition)) continue;
+    const CircularBuffer &a = plan.circular_buffers[static_cast<std::size_t>(op.a_ring)],
+                         &b = plan.circular_buffers[static_cast<std::size_t>(op.b_ring)];
+    for (const IntExpr& condition : op.mask) {
+      if (!condition.uses(kColumn) && op.op.initialize) continue;
+      const bool leaves_a = leaves_argument(plan, a, movers_of_first(op.a_by_row), condition),
+                 leaves_b = leaves_argument(plan, b, movers_of_second(op.b_by_column), condition);
+      if (leaves_a && leaves_b) continue;
+      if (!leaves_a && !leaves_b)
         user_error("Kernel '{}' cannot use tensor cores: {} adds up a part of its tile of {}, and not up to the end of {}: {}.",
-                   plan.program->name, op.op.name, plan.buffer(ring.buffer).name, plan.buffer(ring.buffer).name, condition.str());
-      }
+                   plan.program->name, op.op.name, plan.buffer(a.buffer).name, plan.buffer(a.buffer).name, condition.str());
+      op.zeros_meet[leaves_a ? op.b_ring : op.a_ring].push_back(condition);
     }
     if (!op.op.initialize) op.mask.clear();
   }
@@ -52,17 +73,27 @@ void require_whole_terms(TensorPlan& plan) {
 
 std::vector<FiniteOperand> finite_operands(const TensorPlan& plan) {
   std::vector<FiniteOperand> needed;
+  const auto need = [&](const TensorOp& op, int ring, const std::vector<std::string>& cuts) {
+    if (cuts.empty()) return;
+    const Buffer& buffer = plan.buffer(plan.circular_buffers[static_cast<std::size_t>(ring)].buffer);
+    needed.push_back({buffer.tensor, fmt::format("{} multiplies whole tiles of {} by {} that are 0 where {} fails", op.op.name,
+                                                 buffer.name, op.a_ring < 0 ? "weights" : "elements", fmt::join(cuts, " and "))});
+  };
   for (const TensorOp& op : plan.ops) {
-    if (op.kind != TensorOp::Kind::product || op.a_ring >= 0) continue;
-    const CircularBuffer& ring = plan.circular_buffers[static_cast<std::size_t>(op.b_ring)];
+    if (op.kind != TensorOp::Kind::product) continue;
     std::vector<std::string> cuts;
-    for (const IntExpr& condition : op.mask) {
-      if (!ends_with_argument(plan, ring, op.b_by_column, condition)) cuts.push_back(condition.str());
+    if (op.a_ring < 0) {
+      const CircularBuffer& ring = plan.circular_buffers[static_cast<std::size_t>(op.b_ring)];
+      for (const IntExpr& condition : op.mask) {
+        if (!leaves_argument(plan, ring, movers_of_second(op.b_by_column), condition)) cuts.push_back(condition.str());
+      }
+      need(op, op.b_ring, cuts);
     }
-    if (!cuts.empty())
-      needed.push_back(
-          {plan.buffer(ring.buffer).tensor, fmt::format("{} multiplies whole tiles of {} by weights that are 0 where {} fails",
-                                                        op.op.name, plan.buffer(ring.buffer).name, fmt::join(cuts, " and "))});
+    for (const auto& [ring, conditions] : op.zeros_meet) {
+      cuts.clear();
+      for (const IntExpr& condition : conditions) cuts.push_back(condition.str());
+      need(op, ring, cuts);
+    }
   }
   return needed;
 }

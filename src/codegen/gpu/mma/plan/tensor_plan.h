@@ -103,6 +103,8 @@ struct TensorOp {
   bool b_by_column = false;      ///< the second runs along columns, not along k
   int k = 0, n = 0;              ///< extents, multiples of 16 and 8
   bool mask_a = false;           ///< the first operand's fragment must be masked
+  /// Conditions beyond which one operand's tile lies outside of its argument and brings zeros, by the other one's circular buffer.
+  std::map<int, std::vector<IntExpr>> zeros_meet;
   // store of a 16-bit tile through shared memory
   bool through_shared = false;
   int row_index = -1;                 ///< index of the argument that runs over the rows

@@ -2,6 +2,7 @@
 #include "codegen/gpu/simt/proof/launch_check.h"
 
 #include "codegen/gpu/simt/proof/block_paths.h"
+#include "codegen/tile/analysis/conditions.h"
 #include "codegen/tile/analysis/tile_rewrite.h"
 
 #include <fmt/format.h>
@@ -210,8 +211,10 @@ class LaunchProver {
         put(want, loop.var, loop.lower);
         continue;
       }
-      if (rest == nullptr || !(tiles == nullptr ? same_values(loop, *rest) : is_tiled(loop, *tiles, rest->loop)))
-        fail("{}: {} takes other values", want.op.name, loop.var);
+      const auto same = [&] {
+        return tiles == nullptr ? same_values(want.levels[k].loop, *rest) : is_tiled(want.levels[k].loop, *tiles, rest->loop);
+      };
+      if (rest == nullptr || !(same() || (test_bounds(want, k) && same()))) fail("{}: {} takes other values", want.op.name, loop.var);
     }
     for (const Level* level : left) fail("{} runs again for each {}", want.op.name, level->loop.var);
     if (!want.op.fill && !have.op.fill) {  // what an op tests may be around it
@@ -226,16 +229,48 @@ class LaunchProver {
     if (op.op.guard.defined()) split_conjunction(std::exchange(op.op.guard, {}), op.conditions);
   }
 
+  /// One side of a loop's bounds: the constant among its terms stays, the others are conditions of the op. False: there is none, or nothing
+  /// else.
+  static bool test_terms(LaunchedOp& op, const std::string& var, IntExpr& bound, bool lower) {
+    std::vector<IntExpr> terms;
+    split_terms(bound, lower ? IntOp::max : IntOp::min, terms);
+    const auto constant = std::find_if(terms.begin(), terms.end(), [](const IntExpr& term) { return term.as_constant().has_value(); });
+    if (terms.size() < 2 || constant == terms.end()) return false;
+    const IntExpr value = IntExpr::variable(var);
+    for (auto term = terms.begin(); term != terms.end(); ++term) {
+      if (term == constant) continue;
+      op.conditions.push_back(lower ? IntExpr::make(IntOp::ge, {value, *term}) : IntExpr::make(IntOp::ge, {*term - IntExpr(1), value}));
+    }
+    bound = *constant;
+    return true;
+  }
+
+  /// max(a, b) <= v < min(c, d) is a <= v < c where v >= b and v < d: the constant bounds stay. False: there is nothing else.
+  static bool test_bounds(LaunchedOp& op, std::size_t level) {
+    PathLoop& loop = op.levels[level].loop;
+    const bool below = test_terms(op, loop.var, loop.lower, true), above = test_terms(op, loop.var, loop.upper, false);
+    return below || above;
+  }
+
   /// Does the loop run through the program's loops that it names, in their order? Then they have its values in `want`, and are no levels
   /// of it any more.
   static bool is_merged(LaunchedOp& want, const Level& level) {
-    std::vector<PathLoop> loops;
-    for (const Level& each : want.levels) {
-      if (loops.size() < level.merged.size() && each.loop.var == level.merged[loops.size()] && !each.blocks &&
+    std::vector<std::size_t> places;
+    for (std::size_t k = 0; k < want.levels.size(); ++k) {
+      const Level& each = want.levels[k];
+      if (places.size() < level.merged.size() && each.loop.var == level.merged[places.size()] && !each.blocks &&
           each.loop.step == 1)
-        loops.push_back(each.loop);
+        places.push_back(k);
     }
-    if (loops.size() != level.merged.size() || loops.size() < 2 || level.loop.step != 1) return false;
+    if (places.size() != level.merged.size() || places.size() < 2 || level.loop.step != 1) return false;
+    std::vector<PathLoop> loops;
+    for (const std::size_t place : places) {
+      const PathLoop& loop = want.levels[place].loop;
+      const bool constant = loop.lower.as_constant() && loop.upper.as_constant();
+      const bool inner = place != places.front(), known = level.loop.lower.as_constant() && level.loop.upper.as_constant();
+      if (!constant && (inner || known)) test_bounds(want, place);
+      loops.push_back(want.levels[place].loop);
+    }
     std::int64_t first = 0, count = 1;                            // of what is inside of the loop at hand
     std::vector<std::pair<std::int64_t, std::int64_t>> inside{};  // innermost first
     for (std::size_t k = loops.size(); k-- > 1;) {

@@ -1,0 +1,152 @@
+// Rule "skip_zeros": a sum of products leaves out the terms that a temporary has zeros for, and reads what the temporary is a copy of.
+//
+// Pattern    r_e += t_p b_q, where b is a tensor of 16 bits, and t a temporary: zeros, and on a part of its elements x, a copy of a tensor of
+//            16 bits (an image with zeros around it: select(inside, x[y + s - 1, c], 0)).
+// Rewrite    r_e += x_p b_q, over the points whose element of t is one of x.
+// Conditions the sum is alone in its loops and starts from 0; the copy is written last and once; what is left of the domain is one piece;
+//            x and b each follow a dim of e that the other does not.
+// Proof      r_e + 0 b_q = r_e for a finite b_q. A sum that starts from +0 is never -0, so that +0 or -0 changes nothing. x is complete before
+//            the copy, and nobody writes it later.
+// Special    b must be finite in masked places (docs/values.md): 0 times an infinity or NaN is NaN.
+// Rounding   none: the products are 0.
+#include <isl/map.h>
+#include <isl/set.h>
+
+#include <algorithm>
+#include <optional>
+
+#include "poly/algebra/operands/half_products.h"
+#include "poly/algebra/rules/rule_list.h"
+#include "poly/algebra/values/nest_edit.h"
+#include "poly/algebra/values/polynomial.h"
+#include "poly/isl/isl_tools.h"
+#include "poly/nest/nest_sets.h"
+
+namespace nestor {
+namespace {
+
+constexpr const char* kName = "skip_zeros";
+
+struct Skipping {
+  Statement sum;      ///< as it is afterwards
+  std::string other;  ///< the tensor that zeros were multiplied by
+};
+
+/// What writes zeros and the copy of the temporary, if that is all.
+struct Writers {
+  const Statement* copy = nullptr;
+  isl::set zeros;
+};
+
+std::optional<Writers> writers_of_zeros(const Nest& nest, const Statement& sum, const std::string& tensor) {
+  Writers found{nullptr, isl::set::empty(tensor_box(nest.tensor(tensor)).space())};
+  for (const Statement* writer : writers_of(nest, tensor)) {
+    if (found.copy != nullptr || writer->reduction || writer->group >= sum.group || !alone_in_group(nest, writer->name))
+      return std::nullopt;
+    const isl::map written = writer->write.relation.intersect_domain(domain_in(nest, *writer));
+    const ScalarExpr bare = strip_exact_casts(writer->value);
+    if (bare.op() == ScalarOp::constant && bare.number() == 0) {
+      found.zeros = found.zeros.unite(written.range());
+    } else if (bare.op() == ScalarOp::read && is_half(bare.type()) && written.is_injective() &&
+               may_recompute(nest, *writer, sum)) {
+      found.copy = writer;
+    } else {
+      return std::nullopt;
+    }
+  }
+  return found.copy == nullptr ? std::nullopt : std::optional(found);
+}
+
+/// The sum without the terms for which the read of `ordinal` has zeros. Sets `why` where there is none.
+std::optional<Skipping> without_zeros(const Nest& nest, const Statement& sum, std::size_t ordinal, std::string& why) {
+  const std::string& tensor = sum.reads[ordinal].tensor;
+  why = "its temporary is no copy of a 16-bit tensor with zeros beside it";
+  const auto writers = writers_of_zeros(nest, sum, tensor);
+  if (!writers) return std::nullopt;
+  const isl::set domain = domain_in(nest, sum);
+  const isl::map access = sum.reads[ordinal].relation.intersect_domain(domain),
+                 copied = writers->copy->write.relation.intersect_domain(domain_in(nest, *writers->copy));
+  const isl::map to_copy = access.apply_range(copied.reverse()).coalesce();
+  const isl::set kept = to_copy.domain().coalesce();
+  why = "it has no zeros for any term";
+  if (domain.is_subset(kept)) return std::nullopt;
+  why = "its temporary has other elements than zeros where it is no copy";
+  if (!domain.subtract(kept).apply(access).is_subset(writers->zeros)) return std::nullopt;
+  why = "what is left of its terms is in several pieces";
+  if (isl_set_n_basic_set(kept.get()) != 1) return std::nullopt;
+  Skipping result{sum, {}};
+  result.sum.domain = isl::manage(isl_set_gist_params(kept.copy(), full_context(nest).release()));
+  const ScalarExpr element = import_value(result.sum, *writers->copy, to_copy, strip_exact_casts(writers->copy->value));
+  result.sum.value = result.sum.value.rewrite([&](const ScalarExpr& node) {
+    const bool is_element = node.op() == ScalarOp::read && node.ordinal() == static_cast<int>(ordinal);
+    return is_element ? ScalarExpr::cast(node.type(), element) : node;
+  });
+  compact(result.sum);
+  why = "it is no sum of products of two 16-bit tensors, each of which follows a dim of the result that the other does not";
+  const auto halves = half_products(result.sum);
+  if (!halves || !follows_own_dim(result.sum, halves->first, halves->second) ||
+      !follows_own_dim(result.sum, halves->second, halves->first))
+    return std::nullopt;
+  why = "";
+  return result;
+}
+
+std::optional<Skipping> skipping_of(const Nest& nest, const Statement& sum, std::string& why) {
+  why = "it is no sum of products of two tensors";
+  if (sum.reduction != ReductionOp::add || sum.value.op() != ScalarOp::mul || sum.value.type() != ElementType::f32 ||
+      sum.reads.size() != 2 || sum.reads[0].tensor == sum.reads[1].tensor)
+    return std::nullopt;
+  why = "it does not start from 0, or shares its loops with other statements of its definition";
+  if (!starts_from(nest, sum, 0) || !alone_in_group(nest, sum.name)) return std::nullopt;
+  for (const std::size_t ordinal : {std::size_t{0}, std::size_t{1}}) {
+    if (nest.tensor(sum.reads[ordinal].tensor).role != TensorRole::temporary) continue;
+    auto found = without_zeros(nest, sum, ordinal, why);
+    if (!found) continue;
+    found->other = sum.reads[1 - ordinal].tensor;
+    return found;
+  }
+  return std::nullopt;
+}
+
+std::vector<RuleMatch> find(const Nest& nest) {
+  std::string why;
+  return matching_statements(nest, kName, [&](const Statement& statement) {
+    return skipping_of(nest, statement, why) ? "terms of " + statement.name + " that are zeros are left out" : "";
+  });
+}
+
+/// What was multiplied by zeros.
+std::vector<std::string> finite(const Nest& nest) {
+  std::vector<std::string> tensors;
+  std::string why;
+  for (const Statement& statement : nest.statements) {
+    if (const auto skipping = skipping_of(nest, statement, why)) tensors.push_back(skipping->other);
+  }
+  return tensors;
+}
+
+RuleResult apply(const Nest& nest, const std::vector<std::string>& target) {
+  const std::string name = statement_argument(nest, kName, target, 1);
+  std::string why;
+  const auto skipping = skipping_of(nest, nest.statement(name), why);
+  if (!skipping) refuse_rule(kName, name, why);
+  Nest result = nest;
+  replace_statement(result, skipping->sum);
+  drop_unused(result);
+  return {std::move(result), {}, false};
+}
+
+}  // namespace
+
+const Rule& skip_zeros_rule() {
+  static const Rule rule{kName,
+                         "a sum of products leaves out terms that are zeros, and reads what they stand beside (argument: statement)",
+                         "a sum that starts from 0 is the same without products of 0 and finite values",
+                         "none, with finite values in masked places: what met zeros is left out",
+                         find,
+                         apply,
+                         finite};
+  return rule;
+}
+
+}  // namespace nestor
