@@ -12,7 +12,7 @@
 namespace nestor {
 namespace {
 
-constexpr int kLargestBox = 256;
+constexpr int kLargestBox = 256, kLargestStride = 8;
 constexpr int kFirstArchitecture = 90;
 
 int driver_type(const ArgumentSpec& argument) {
@@ -88,13 +88,16 @@ TensorMapMaker::TensorMapMaker(const CudaDevice& device, const ArgumentSpec& arg
       written_(argument.output),
       box_(param.box),
       swizzle_(param.swizzle),
+      element_strides_(param.element_strides),
       order_(param.order) {
   for (const IntExpr& extent : argument.shape) shape_.emplace_back(extent, sizes);
   if (order_.empty()) {
     order_.resize(shape_.size());
     std::iota(order_.begin(), order_.end(), 0);
   }
+  if (element_strides_.empty()) element_strides_.assign(shape_.size(), 1);
   check_box();
+  check_strides();
   check_order();
   require_tensor_maps(device.driver(), device.identity());
   cache_ = std::make_unique<TensorMapCache>();
@@ -121,6 +124,22 @@ void TensorMapMaker::check_box() const {
     user_error("launch recipe: the box of \"{}\" has {} dense bytes, more than its swizzle of {}", name_, bytes, swizzle_);
 }
 
+void TensorMapMaker::check_strides() const {
+  if (element_strides_.size() != box_.size() || element_strides_.back() != 1)
+    user_error("launch recipe: the element strides [{}] of \"{}\" must be one a dimension, 1 for the last",
+               fmt::join(element_strides_, ", "), name_);
+  for (std::size_t k = 0; k < box_.size(); ++k) {
+    if (element_strides_[k] < 1 || element_strides_[k] > kLargestStride || reach(k) > kLargestBox)
+      user_error(
+          "launch recipe: the box of \"{}\" has {} elements with stride {} along a dimension; strides are 1 to {}, over {} elements at "
+          "most",
+          name_, box_[k], element_strides_[k], kLargestStride, kLargestBox);
+  }
+}
+
+/// Elements of the argument between the first and the last of a box, both included.
+int TensorMapMaker::reach(std::size_t dim) const { return (box_[dim] - 1) * element_strides_[dim] + 1; }
+
 void TensorMapMaker::check_order() const {
   std::vector<int> sorted = order_, all(shape_.size());
   std::sort(sorted.begin(), sorted.end());
@@ -134,7 +153,9 @@ bool TensorMapMaker::makes(const KernelParam& param) const {
   const bool same_order = param.order.empty() ? std::is_sorted(order_.begin(), order_.end()) : param.order == order_;
   // Tensors in the workspace have no number, but names of their own.
   const bool same_tensor = param.index == argument_ && (argument_ >= 0 || param.name == name_);
-  return same_tensor && param.box == box_ && param.swizzle == swizzle_ && same_order;
+  const bool plain = std::all_of(element_strides_.begin(), element_strides_.end(), [](int stride) { return stride == 1; });
+  const bool same_strides = param.element_strides.empty() ? plain : param.element_strides == element_strides_;
+  return same_tensor && param.box == box_ && param.swizzle == swizzle_ && same_order && same_strides;
 }
 
 void TensorMapMaker::make(const void* data, const std::int64_t* strides, std::span<const std::int64_t> sizes,
@@ -154,8 +175,12 @@ TensorView TensorMapMaker::view_of(const void* data, const std::int64_t* strides
 
 void TensorMapMaker::encode(TensorView view, cuda::TensorMap& map) const {
   std::array<unsigned, TensorView::kRank> box{}, element_strides;
-  std::transform(order_.rbegin(), order_.rend(), box.begin(), [&](int dim) { return static_cast<unsigned>(box_[dim]); });
   element_strides.fill(1);
+  for (std::size_t k = 0; k < order_.size(); ++k) {
+    const auto dim = static_cast<std::size_t>(order_[order_.size() - 1 - k]);
+    box[k] = static_cast<unsigned>(reach(dim));
+    element_strides[k] = static_cast<unsigned>(element_strides_[dim]);
+  }
   const CudaDriver& driver = device_->driver();
   const cuda::Result result = driver.api().tensor_map_encode_tiled(
       &map, type_, static_cast<unsigned>(box_.size()), reinterpret_cast<void*>(view.address()), view.extents(),

@@ -53,6 +53,8 @@ class TensorMapMaker {
 
  private:
   void check_box() const;
+  void check_strides() const;
+  int reach(std::size_t dim) const;
   void check_order() const;
   TensorView view_of(const void* data, const std::int64_t* strides, std::span<const std::int64_t> sizes) const;
   void encode(TensorView view, cuda::TensorMap& map) const;
@@ -65,7 +67,8 @@ class TensorMapMaker {
   std::vector<SizeFormula> shape_;
   std::vector<int> box_;
   int swizzle_;
-  std::vector<int> order_;  ///< of dimensions, outermost first; the dense one is the last
+  std::vector<int> element_strides_;  ///< one a dimension
+  std::vector<int> order_;            ///< of dimensions, outermost first; the dense one is the last
   std::unique_ptr<TensorMapCache> cache_;
 };
 

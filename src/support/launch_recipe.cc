@@ -29,6 +29,9 @@ constexpr std::array<std::pair<IntOp, const char*>, 14> kOpNames{{{IntOp::add, "
 constexpr std::array<const char*, 8> kParamKinds{"pointer", "stride",    "size",       "scalar",
                                                  "loop",    "workspace", "tensor_map", "counter"};
 
+/// A tensor map with element strides.
+constexpr const char* kStridedMap = "strided_tensor_map";
+
 std::size_t int_op_arity(IntOp op) { return op == IntOp::select ? 3 : op == IntOp::logical_not ? 1 : 2; }
 
 const json& member(const json& object, const char* key) {
@@ -98,6 +101,11 @@ WorkspaceTensor workspace_tensor_from_json(const json& j) {
 json param_to_json(const KernelParam& p) {
   json result{{"kind", kParamKinds[static_cast<std::size_t>(p.kind)]}, {"index", p.index}, {"dim", p.dim}, {"name", p.name}};
   if (p.kind == KernelParam::Kind::tensor_map) {
+    // Programs that know no strides must not read it.
+    if (!p.element_strides.empty()) {
+      result["kind"] = kStridedMap;
+      result["element_strides"] = p.element_strides;
+    }
     result["box"] = p.box;
     result["swizzle"] = p.swizzle;
     if (!p.order.empty()) result["order"] = p.order;
@@ -107,13 +115,16 @@ json param_to_json(const KernelParam& p) {
 }
 
 KernelParam param_from_json(const json& j) {
-  const auto kind = value<std::string>(j, "kind");
+  auto kind = value<std::string>(j, "kind");
+  const bool strided = kind == kStridedMap;
+  if (strided) kind = kParamKinds[static_cast<std::size_t>(KernelParam::Kind::tensor_map)];
   for (std::size_t k = 0; k < kParamKinds.size(); ++k) {
     if (kind != kParamKinds[k]) continue;
     KernelParam p{static_cast<KernelParam::Kind>(k), value<int>(j, "index"), value<int>(j, "dim"), value<std::string>(j, "name")};
     if (p.kind == KernelParam::Kind::tensor_map) {
       p.box = value<std::vector<int>>(j, "box");
       p.swizzle = value<int>(j, "swizzle");
+      if (strided) p.element_strides = value<std::vector<int>>(j, "element_strides");
       if (j.contains("order")) p.order = value<std::vector<int>>(j, "order");
       if (j.contains("held")) p.held = workspace_tensor_from_json(j.at("held"));
       if (p.held && p.index != -1)

@@ -61,7 +61,7 @@ struct WorkspaceTensor {
 /// starts, which it must leave at zero when it ends. All kernels of a recipe share that counter, launches that may run at the
 /// same time do not.
 /// A tensor map has its tensor's dimensions (1 to 5), with the extents and strides of the launch; the last one is dense.
-/// What a tile holds beyond the argument's extents reads as zero. Element strides are 1, nothing is interleaved, L2 promotion
+/// What a tile holds outside of the argument's extents reads as zero. Nothing is interleaved, L2 promotion
 /// is 256 bytes. Element types: f16, bf16, f32.
 struct KernelParam {
   enum class Kind : std::uint8_t { pointer, stride, size, scalar, loop, workspace, tensor_map, counter } kind;
@@ -73,6 +73,9 @@ struct KernelParam {
   /// tensor_map: the argument's dimensions in the order in which a tile has them in shared memory, and coordinates name them, outermost
   /// first; the dense one stays last. Empty: that of the argument.
   std::vector<int> order = {};
+  /// tensor_map: of neighbouring elements of a tile, how far they lie apart in the argument, 1 to 8, one entry a dimension; 1 for the dense
+  /// one. With them a box reaches over 256 elements of the argument at most. Empty: all are neighbours there, too.
+  std::vector<int> element_strides = {};
   std::optional<WorkspaceTensor> held = {};  ///< tensor_map: in place of an argument
 };
 

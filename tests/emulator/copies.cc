@@ -132,7 +132,7 @@ GlobalRow global_row(const TensorMap& map, const std::array<std::int64_t, 5>& or
   char* at = map.data;
   for (int d = 1; d < map.rank; ++d) {
     const auto k = static_cast<std::size_t>(d);
-    const std::int64_t index = origin[k] + static_cast<std::int64_t>(row % static_cast<std::size_t>(map.box[k]));
+    const std::int64_t index = origin[k] + static_cast<std::int64_t>(row % static_cast<std::size_t>(map.box[k])) * map.steps[k];
     row /= static_cast<std::size_t>(map.box[k]);
     if (index < 0 || index >= map.extents[k]) return found;
     at += index * map.strides[k];

@@ -74,7 +74,9 @@ TensorMap encode(const KernelParam& param, const ArgumentSpec& spec, const Emula
   for (std::size_t k = 0; k < rank; ++k) {
     map.extents[k] = static_cast<std::int64_t>(view.extents()[k]);
     map.strides[k] = k == 0 ? map.element : static_cast<std::int64_t>(view.byte_strides()[k - 1]);
-    map.box[k] = param.box[static_cast<std::size_t>(order[rank - 1 - k])];
+    const auto dim = static_cast<std::size_t>(order[rank - 1 - k]);
+    map.box[k] = param.box[dim];
+    if (!param.element_strides.empty()) map.steps[k] = param.element_strides[dim];
   }
   return map;
 }

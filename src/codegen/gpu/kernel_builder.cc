@@ -139,7 +139,13 @@ class KernelBuilder {
       maps.push_back(std::move(map));
     };
     for (const CircularBuffer& ring : plan.circular_buffers) {
-      if (!ring.scheduler) add(ring.buffer, ring.row_index, ring.pack_index, ring.copied_rows());
+      if (ring.scheduler) continue;
+      add(ring.buffer, ring.row_index, ring.pack_index, ring.copied_rows());
+      if (ring.row_stride == 1 && ring.pack_stride == 1) continue;
+      KernelParam& map = maps.back();
+      map.element_strides.assign(map.box.size(), 1);
+      map.element_strides[ring.row_index] = ring.row_stride;
+      if (ring.pack_index >= 0) map.element_strides[ring.pack_index] = ring.pack_stride;
     }
     for (const TensorOp& op : plan.ops) {
       if (op.through_shared) add(op.op.write.buffer, op.row_index, op.pack_index, kWarpgroupRows, op.stage_columns);

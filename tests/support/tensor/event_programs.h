@@ -135,7 +135,7 @@ class EventPrograms {
     std::vector<IntExpr> origin = ring.origin;
     if (ring.own_index >= 0) {
       IntExpr& own = origin.at(static_cast<std::size_t>(ring.own_index));
-      own = own + IntExpr(block * plan_.packs());
+      own = own + IntExpr(block * plan_.packs() * ring.row_stride);
     }
     step.tile = tile_of(ring.buffer, origin, *step.around);
   }

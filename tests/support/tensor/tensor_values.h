@@ -59,12 +59,12 @@ class TensorValues {
     const int first_row = columns ? 0 : share * info.copied_rows(), first_column = columns ? share * width : 0;
     std::vector<std::int64_t> origin;
     for (const IntExpr& index : info.origin) origin.push_back(value_at(index, values));
-    if (info.own_index >= 0) origin[static_cast<std::size_t>(info.own_index)] += std::int64_t{block} * plan_.packs();
+    if (info.own_index >= 0) origin[static_cast<std::size_t>(info.own_index)] += std::int64_t{block} * plan_.packs() * info.row_stride;
     for (int row = first_row; row < first_row + info.copied_rows(); ++row) {
       for (int column = first_column; column < first_column + width; ++column) {
         std::vector<std::int64_t> index = origin;
-        index[static_cast<std::size_t>(info.row_index)] += info.pack_index < 0 ? row : row / plan_.pack;
-        if (info.pack_index >= 0) index[static_cast<std::size_t>(info.pack_index)] += row % plan_.pack;
+        index[static_cast<std::size_t>(info.row_index)] += (info.pack_index < 0 ? row : row / plan_.pack) * info.row_stride;
+        if (info.pack_index >= 0) index[static_cast<std::size_t>(info.pack_index)] += row % plan_.pack * info.pack_stride;
         index.back() += column;
         const double* element = find(info.buffer, index);
         tile[static_cast<std::size_t>(row * row_elements(info) + column)] = element == nullptr ? 0 : *element;

@@ -57,16 +57,34 @@ bool is_copied(const Nest& nest, const NestStructure& structure, const FusionGro
          !has_ragged_rows(nest, tensor);
 }
 
-/// Axes along which an access moves by single elements, or (`taps`) by several too: sums of both included, as of the taps of a convolution.
-std::vector<int> moved_axes(const LoopGroup& loop_group, const Access& access, bool taps = false) {
+/// How axes move an access.
+enum class Moves : std::uint8_t {
+  single,   ///< by single elements
+  strided,  ///< so, or, but for the last index, by a few elements at once, as tensor copies can
+  any,      ///< as the taps of a convolution
+};
+
+/// Axes that move an access: sums of several included.
+std::vector<int> moved_axes(const LoopGroup& loop_group, const Access& access, Moves moves = Moves::single) {
   std::vector<int> axes;
-  for (const std::map<int, std::int64_t>& dims : moving_dims(access)) {
-    for (const auto& [dim, factor] : dims) {
+  const std::vector<std::map<int, std::int64_t>> moving = moving_dims(access);
+  for (std::size_t index = 0; index < moving.size(); ++index) {
+    const bool strided = moves == Moves::strided && index + 1 < moving.size();
+    for (const auto& [dim, factor] : moving[index]) {
       const bool known = static_cast<std::size_t>(dim) < loop_group.axes.size();
-      if (known && (taps || factor == 1)) axes.push_back(loop_group.axes[static_cast<std::size_t>(dim)]);
+      if (known && (moves == Moves::any || (factor >= 1 && factor <= (strided ? nvptx::kMostStride : 1))))
+        axes.push_back(loop_group.axes[static_cast<std::size_t>(dim)]);
     }
   }
   return axes;
+}
+
+/// By how many elements an axis moves an index of the access.
+std::int64_t stride_of(const LoopGroup& loop_group, const Access& access, int axis) {
+  for (const std::map<int, std::int64_t>& dims : moving_dims(access)) {
+    if (const auto found = dims.find(loop_group.position_of(axis)); found != dims.end()) return found->second;
+  }
+  return 1;
 }
 
 bool has(const std::vector<int>& axes, int axis) { return std::find(axes.begin(), axes.end(), axis) != axes.end(); }
@@ -149,7 +167,7 @@ bool is_box(const isl::set& set, int a, int b) {
 /// operand of the rows has alone, further out. Of several the one that fills packs best, and then the longest.
 template <class Alone>
 void find_pack(const LoopGroup& loop_group, const Access& rows, const Alone& alone, const isl::set& domain, TensorAxes& result) {
-  const std::vector<int> moved = moved_axes(loop_group, rows);
+  const std::vector<int> moved = moved_axes(loop_group, rows, Moves::strided);
   if (followed_axes(loop_group, rows).back() != result.reduction_axis) return;  // memory runs along other dims than the terms
   const int row = loop_group.position_of(result.row);
   for (int k = 0; k < row; ++k) {
@@ -186,8 +204,10 @@ std::optional<TensorAxes> axes_of_sum(const Nest& nest, const NestStructure& str
   }
   if (interleaves_products(loop_group, a, b, statement.write) || interleaves_products(loop_group, b, a, statement.write))
     return std::nullopt;
-  const std::vector<int> in_a = moved_axes(loop_group, a), in_b = moved_axes(loop_group, b),
-                         taps_a = moved_axes(loop_group, a, true), taps_b = moved_axes(loop_group, b, true),
+  const Moves moves = packs ? Moves::strided : Moves::single;
+  const std::vector<int> in_a = moved_axes(loop_group, a, moves), in_b = moved_axes(loop_group, b, moves),
+                         single_a = moved_axes(loop_group, a), single_b = moved_axes(loop_group, b),
+                         taps_a = moved_axes(loop_group, a, Moves::any), taps_b = moved_axes(loop_group, b, Moves::any),
                          written = followed_axes(loop_group, statement.write);
   TensorAxes result;
   std::int64_t points = 1;
@@ -209,14 +229,14 @@ std::optional<TensorAxes> axes_of_sum(const Nest& nest, const NestStructure& str
   const auto alone = [&](int axis) { return has(in_a, axis) != has(in_b, axis) && has(group.axes, axis); };
   // The innermost of those that one operand alone has: what is left of them are other rows or columns, in blocks of their own.
   for (const int axis : written) {
-    if (axis >= 0 && alone(axis)) result.column = axis;
+    if (axis >= 0 && alone(axis) && (has(single_a, axis) || has(single_b, axis))) result.column = axis;
   }
   for (const int axis : written) {
     if (axis < 0 || !alone(axis) || has(in_a, axis) == has(in_a, result.column)) continue;
     // Unless one further out fills at least twice as many rows of a tile.
     if (result.row < 0 || 2 * extent(axis) > std::min(extent(result.row), std::int64_t{nvptx::kWarpgroupRows})) result.row = axis;
   }
-  if (result.row < 0 || !has(in_a, result.reduction_axis) || !has(in_b, result.reduction_axis)) return std::nullopt;
+  if (result.row < 0 || result.column < 0 || !has(single_a, result.reduction_axis) || !has(single_b, result.reduction_axis)) return std::nullopt;
   // Copies bring whole tiles of terms.
   const isl::set domain = statement.domain.intersect_params(full_context(nest));
   const auto whole = [&](int axis) { return is_box(domain, loop_group.position_of(axis), innermost); };
@@ -226,6 +246,7 @@ std::optional<TensorAxes> axes_of_sum(const Nest& nest, const NestStructure& str
     TensorAxes other = result;
     other.row = axis;
     other.row_extent = extent(axis);
+    other.row_stride = stride_of(loop_group, has(in_a, axis) ? a : b, axis);
     if (packs) find_pack(loop_group, has(in_a, axis) ? a : b, alone, domain, other);
     other.others = points / std::max<std::int64_t>(other.row_extent * other.pack_extent * other.column_extent, 1);
     return other;
@@ -298,7 +319,7 @@ std::optional<TensorAxes> axes_of_sums(const Nest& nest, const NestStructure& st
       ++products;
       for (const int ordinal : {product->a, product->b}) {
         const Access& read = statement.reads[static_cast<std::size_t>(ordinal)];
-        const bool of_rows = has(moved_axes(loop_group, read), axes->row);
+        const bool of_rows = has(moved_axes(loop_group, read, Moves::strided), axes->row);
         const std::string elements = std::to_string(stream) + isl_text(read.relation.set_domain_tuple("point"));
         (of_rows ? rows : columns)[elements] = {1, followed_axes(loop_group, read).back() == axes->reduction_axis};
       }

@@ -79,6 +79,8 @@ std::string tensor_infeasible(const TensorAxes& axes, const TensorChoice& choice
   if (choice.pack_gqa > 1 && axes.pack < 0) return "rows of one loop alone share what products multiply them with";
   if (choice.grid.intra_warpgroup_overlap > 1 && !several_chains(axes))
     return "products can overlap chain by chain only where there are several chains of them";
+  if ((choice.rows() / choice.pack_gqa - 1) * axes.row_stride >= nvptx::kMostCopiedRows)
+    return fmt::format("rows that lie {} elements apart reach further than a tensor copy", axes.row_stride);
   NvptxTarget target;
   target.sm = limits.sm;
   target.shared_limit = limits.shared_bytes;

@@ -16,6 +16,7 @@ inline constexpr int kSwizzleBytes = 128;
 inline constexpr int kSwizzleRows = 8;  ///< after which the pattern of a swizzle repeats
 inline constexpr std::int64_t kTileAlignment = std::int64_t{kSwizzleBytes} * kSwizzleRows;  ///< bytes, of tiles in shared memory
 inline constexpr int kMostCopiedRows = 256;                                                 ///< by one tensor copy
+inline constexpr int kMostStride = 8;  ///< elements of an argument from one row of a tensor copy to the next
 inline constexpr int kSumColumns = 8;                                                       ///< of a product's sum
 inline constexpr int kTerms = 16;          ///< of its terms, that one instruction takes
 inline constexpr int kBarrierBytes = 8;    ///< of one barrier in shared memory

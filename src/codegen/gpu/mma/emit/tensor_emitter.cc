@@ -386,13 +386,13 @@ void WgmmaEmitter::load(const Event& event) {
     Value*& start = origin[static_cast<std::size_t>(index)];
     start = b_.CreateAdd(start, b_.CreateMul(arguments_.cluster_rank, constant(distance)));
   };
-  if (info.own_index >= 0) move(info.own_index, plan_->packs());
+  if (info.own_index >= 0) move(info.own_index, plan_->packs() * info.row_stride);
   Value* address = stage_address(ring, stage);
   if (event.blocks > 1) {
     const bool columns = info.shares_columns();
     const int share = columns ? info.copied_blocks() * info.rows : info.copied_rows();
     columns ? move(static_cast<int>(origin.size()) - 1, info.copied_blocks() * kBlockColumns)
-            : move(info.row_index, info.copied_rows());
+            : move(info.row_index, info.copied_rows() * info.row_stride);
     address = b_.CreateAdd(address, b_.CreateMul(arguments_.cluster_rank, constant(share * kSwizzleBytes)));
   }
   origin = copied_at(origin, info.row_index, info.pack_index);

@@ -2,6 +2,7 @@
 #include "codegen/gpu/mma/plan/plan_passes.h"
 
 #include "codegen/tile/analysis/affine.h"
+#include "codegen/tile/analysis/conditions.h"
 #include "codegen/tile/analysis/mask_cnf.h"
 #include "support/error.h"
 
@@ -26,13 +27,36 @@ struct Movers {
 Movers movers_of_first(bool by_free) { return by_free ? Movers{kColumn, kRow} : Movers{kRow, kColumn}; }
 Movers movers_of_second(bool by_free) { return by_free ? Movers{kColumn, ""} : Movers{"", kColumn}; }
 
-/// Where the condition fails, does the tile lie before or beyond its argument? Copies bring zeros from there.
-bool leaves_argument(const TensorPlan& plan, const CircularBuffer& ring, const Movers& movers, const IntExpr& condition) {
+/// What is never negative at rows that a product has: how far the ends of its rows and packs are.
+std::vector<Affine> ends_of_rows(const TensorOp& op) {
+  std::vector<Affine> ends;
+  for (const auto& [dim, name] : {std::pair(op.row, kRow), std::pair(op.pack, kPack)}) {
+    if (dim < 0) continue;
+    std::vector<IntExpr> uppers;
+    split_terms(op.op.dims[static_cast<std::size_t>(dim)].upper, IntOp::min, uppers);
+    for (const IntExpr& upper : uppers) ends.push_back(affine_of(upper - IntExpr(1) - IntExpr::variable(name)));
+  }
+  return ends;
+}
+
+/// Is it a number that is not negative, and so many times one of `ends`?
+bool never_negative(const Affine& gap, const std::vector<Affine>& ends) {
+  if (gap.is_constant()) return gap.constant >= 0;
+  return std::any_of(ends.begin(), ends.end(), [&](const Affine& end) {
+    Affine rest = gap;
+    for (int times = 0; times < kMostStride && !rest.is_constant(); ++times) rest = rest - end;
+    return rest.is_constant() && rest.constant >= 0;
+  });
+}
+
+/// Where the condition fails, does the tile lie before or beyond its argument, at rows that the product has? Copies bring zeros from there.
+bool leaves_argument(const TensorPlan& plan, const TensorOp& op, const CircularBuffer& ring, const Movers& movers,
+                     const IntExpr& condition) {
   const std::vector<IntExpr> alternatives = alternatives_of(condition);
+  const std::vector<Affine> ends = ends_of_rows(op);
   const auto fails_before = [&](const Affine& distance) {  // it is negative wherever the condition fails
     return std::any_of(alternatives.begin(), alternatives.end(), [&](const IntExpr& alternative) {
-      const Affine gap = affine_of(alternative) - distance;
-      return gap.is_constant() && gap.constant >= 0;
+      return never_negative(affine_of(alternative) - distance, ends);
     });
   };
   const int dense = static_cast<int>(ring.origin.size()) - 1;
@@ -40,7 +64,8 @@ bool leaves_argument(const TensorPlan& plan, const CircularBuffer& ring, const M
     const char* mover = p == ring.row_index ? movers.rows : p == ring.pack_index ? kPack : p == dense ? movers.dense : nullptr;
     if (mover != nullptr && *mover == 0) continue;
     const IntExpr& origin = ring.origin[static_cast<std::size_t>(p)];
-    const IntExpr index = mover == nullptr ? origin : origin + IntExpr::variable(mover);
+    const int stride = p == ring.row_index ? ring.row_stride : p == ring.pack_index ? ring.pack_stride : 1;
+    const IntExpr index = mover == nullptr ? origin : origin + IntExpr(stride) * IntExpr::variable(mover);
     const IntExpr& extent = plan.buffer(ring.buffer).extents[static_cast<std::size_t>(p)];
     if (fails_before(affine_of(index)) || fails_before(affine_of(extent - IntExpr(1) - index))) return true;
   }
@@ -59,8 +84,8 @@ void require_whole_terms(TensorPlan& plan) {
                          &b = plan.circular_buffers[static_cast<std::size_t>(op.b_ring)];
     for (const IntExpr& condition : op.mask) {
       if (!condition.uses(kColumn) && op.op.initialize) continue;
-      const bool leaves_a = leaves_argument(plan, a, movers_of_first(op.a_by_row), condition),
-                 leaves_b = leaves_argument(plan, b, movers_of_second(op.b_by_column), condition);
+      const bool leaves_a = leaves_argument(plan, op, a, movers_of_first(op.a_by_row), condition),
+                 leaves_b = leaves_argument(plan, op, b, movers_of_second(op.b_by_column), condition);
       if (leaves_a && leaves_b) continue;
       if (!leaves_a && !leaves_b)
         user_error("Kernel '{}' cannot use tensor cores: {} adds up a part of its tile of {}, and not up to the end of {}: {}.",
@@ -85,7 +110,7 @@ std::vector<FiniteOperand> finite_operands(const TensorPlan& plan) {
     if (op.a_ring < 0) {
       const CircularBuffer& ring = plan.circular_buffers[static_cast<std::size_t>(op.b_ring)];
       for (const IntExpr& condition : op.mask) {
-        if (!leaves_argument(plan, ring, movers_of_second(op.b_by_column), condition)) cuts.push_back(condition.str());
+        if (!leaves_argument(plan, op, ring, movers_of_second(op.b_by_column), condition)) cuts.push_back(condition.str());
       }
       need(op, op.b_ring, cuts);
     }

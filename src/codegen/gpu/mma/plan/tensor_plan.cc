@@ -6,14 +6,22 @@
 #include <fmt/format.h>
 
 namespace nestor::nvptx {
-int runs_along(const std::vector<IntExpr>& index, const std::string& var) {
+int runs_along(const std::vector<IntExpr>& index, const std::string& var, int stride) {
   int found = -1;
   for (int p = 0; p < static_cast<int>(index.size()); ++p) {
     if (!index[static_cast<std::size_t>(p)].uses(var)) continue;
-    if (found >= 0 || index[static_cast<std::size_t>(p)].coefficient(var) != 1) return -1;
+    if (found >= 0 || index[static_cast<std::size_t>(p)].coefficient(var) != stride) return -1;
     found = p;
   }
   return found;
+}
+
+int strides_along(const std::vector<IntExpr>& index, const std::string& var, int& stride) {
+  for (stride = 1; stride <= kMostStride; ++stride) {
+    if (const int found = runs_along(index, var, stride); found >= 0) return found;
+  }
+  stride = 1;
+  return -1;
 }
 
 bool has_whole_units(const Buffer& buffer) {

@@ -44,6 +44,7 @@ struct CircularBuffer {
   std::vector<IntExpr> origin;  ///< of the tile, one an index of the argument
   int row_index = -1;           ///< index that runs over the rows; the last one is dense
   int pack_index = -1;          ///< index that runs over the places in a pack of rows; -1: rows are not packed
+  int row_stride = 1, pack_stride = 1;  ///< elements of the argument between neighbours along these indices
   int rows = 0;
   int columns = 0;  ///< dense elements used
   int stages = 2;
@@ -174,8 +175,10 @@ struct TensorPlan {
 
 /// Is the op run once a work tile, and by itself?
 bool runs_last(const TensorPlan& plan, int op);
-/// The only index that uses the variable, whose value is that of the variable but for where it starts; -1: there is none such.
-int runs_along(const std::vector<IntExpr>& index, const std::string& var);
+/// The only index that uses the variable, `stride` times its value but for where it starts; -1: there is none such.
+int runs_along(const std::vector<IntExpr>& index, const std::string& var, int stride = 1);
+/// The same with any stride that tensor copies have, which is set.
+int strides_along(const std::vector<IntExpr>& index, const std::string& var, int& stride);
 /// Can rows of the argument be whole units of 16 bytes? Copies take no others, and write no less, even beyond a row's end. Where its
 /// length is not known here, the runtime refuses other lengths (support/tensor_view.h).
 bool has_whole_units(const Buffer& buffer);

@@ -323,23 +323,27 @@ class TileFinder {
     CircularBuffer ring;
     ring.buffer = access.buffer;
     ring.stages = std::max(plan_.kernel->shape.stages, 1);
-    const int free_index = runs_along(access.index, free_var), k_index = runs_along(access.index, k_var);
-    ring.pack_index = runs_along(access.index, pack_var);
+    const int dense = static_cast<int>(access.index.size()) - 1;
+    int free_stride = 1;
+    const int free_index = strides_along(access.index, free_var, free_stride), k_index = runs_along(access.index, k_var);
+    ring.pack_index = strides_along(access.index, pack_var, ring.pack_stride);
     for (const IntExpr& index : access.index)
       ring.origin.push_back(
           index.substitute(free_var, IntExpr(0)).substitute(k_var, IntExpr(0)).substitute(pack_var, IntExpr(0)));
-    const int dense = static_cast<int>(access.index.size()) - 1;
     const std::string& name = plan_.buffer(access.buffer).name;
     require_copies(op.op, access.buffer);
-    if (free_index < 0 || k_index < 0 || free_index == k_index || (free_index != dense && k_index != dense))
+    if (free_index < 0 || k_index < 0 || free_index == k_index || (free_index != dense && k_index != dense) ||
+        (free_index == dense && free_stride != 1))
       refuse(op.op, "reads " + name + " other than by rows of neighbouring elements");
     by_free = free_index == dense;
     if (!pack_var.empty() && (by_free || ring.pack_index < 0 || ring.pack_index == free_index || ring.pack_index == k_index))
       refuse(op.op, "has rows along two indices of " + name + ", but not as rows of neighbouring elements");
     ring.row_index = by_free ? k_index : free_index;
+    ring.row_stride = by_free ? 1 : free_stride;
     ring.rows = by_free ? op.k : extent;
     ring.columns = by_free ? extent : op.k;
     if (plan_.cluster() > 1 && free == op.form.row) ring.own_index = free_index;
+    require_strides(op.op, ring);
     if (const int known = same_tile(static_cast<std::size_t>(&op - plan_.ops.data()), ring); known >= 0) return known;
     plan_.circular_buffers.push_back(std::move(ring));
     return static_cast<int>(plan_.circular_buffers.size()) - 1;
@@ -355,6 +359,19 @@ class TileFinder {
     if (const int pieces = static_cast<int>(kTensorMapAlignment) / static_cast<int>(size_in_bytes(plan_.buffer(buffer).type));
         !has_whole_rows(buffer, pieces))
       refuse(op, fmt::format("reads {}, whose rows are no multiple of {} elements in memory", name, pieces));
+  }
+
+  /// Rows of a tile that lie several elements apart come by tensor copies, which reach no further than a box.
+  void require_strides(const TileOp& op, const CircularBuffer& ring) const {
+    if (ring.row_stride == 1 && ring.pack_stride == 1) return;
+    const std::string& name = plan_.buffer(ring.buffer).name;
+    if (plan_.cores != TensorCores::wgmma)
+      refuse(op, fmt::format("reads rows of {} that lie {} apart, which needs the tensor copies of compute capability 9.0", name,
+                             std::max(ring.row_stride, ring.pack_stride)));
+    const int rows = ring.pack_index < 0 ? ring.rows : ring.rows / plan_.pack;
+    if ((rows - 1) * ring.row_stride >= kMostCopiedRows)
+      refuse(op, fmt::format("reads {} rows of {} that lie {} apart, and a tensor copy reaches over {} of them: choose smaller tiles",
+                             rows, name, ring.row_stride, kMostCopiedRows));
   }
 
   bool has_whole_rows(int buffer, int elements) const {
@@ -425,7 +442,7 @@ class TileFinder {
   int same_tile(std::size_t op, const CircularBuffer& ring) const {
     const auto same = [&](const CircularBuffer& other) {
       return other.buffer == ring.buffer && other.row_index == ring.row_index && other.pack_index == ring.pack_index &&
-             other.rows == ring.rows && other.columns == ring.columns && other.own_index == ring.own_index &&
+             other.row_stride == ring.row_stride && other.pack_stride == ring.pack_stride && other.rows == ring.rows && other.columns == ring.columns && other.own_index == ring.own_index &&
              std::equal(other.origin.begin(), other.origin.end(), ring.origin.begin(),
                         [](const IntExpr& a, const IntExpr& b) { return a.str() == b.str(); });
     };

@@ -234,7 +234,7 @@ bool packs_match(const TensorProof& proof, const TensorOp& op, const CircularBuf
   if (ring.pack_index != along) return false;
   if (along < 0) return proof.plan.pack == 1 || index_along(op, access, op.row) < 0;
   const OpDim& dim = op.op.dims[static_cast<std::size_t>(op.pack)];
-  return access.index[static_cast<std::size_t>(along)].coefficient(dim.var) == 1 && along != ring.row_index &&
+  return access.index[static_cast<std::size_t>(along)].coefficient(dim.var) == ring.pack_stride && along != ring.row_index &&
          along + 1 < static_cast<int>(access.index.size()) && never_negative(dim) &&
          end_bound(dim).value_or(proof.plan.pack + 1) <= proof.plan.pack && ring.rows % proof.plan.pack == 0;
 }
@@ -281,7 +281,7 @@ void check_elements(TensorProof& proof, const TensorOp& op, int ring_number, con
   const int dense = static_cast<int>(access.index.size()) - 1;
   for (int p = 0; p <= dense; ++p) {
     const IntExpr& index = access.index[static_cast<std::size_t>(p)];
-    if (index.coefficient(row.var) != (p == ring.row_index ? 1 : 0) || index.coefficient(column.var) != (p == dense ? 1 : 0))
+    if (index.coefficient(row.var) != (p == ring.row_index ? ring.row_stride : 0) || index.coefficient(column.var) != (p == dense ? 1 : 0))
       proof.fail("{} does not hold rows and columns as {} reads them", proof.name(ring_number), op.op.name);
   }
   const auto fragment = proof.plan.fragments.find(op.op.write.buffer);

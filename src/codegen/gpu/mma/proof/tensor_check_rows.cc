@@ -6,10 +6,10 @@ namespace {
 
 const std::string& var_of(const TensorOp& op, int dim) { return op.op.dims[static_cast<std::size_t>(dim)].var; }
 
-/// Does the variable move the index `at` of the access by single elements, and no other one?
-bool runs_at(const TileAccess& access, const std::string& var, int at) {
+/// Does the variable move the index `at` of the access by `stride` elements, and no other one?
+bool runs_at(const TileAccess& access, const std::string& var, int at, int stride = 1) {
   for (int p = 0; p < static_cast<int>(access.index.size()); ++p) {
-    if (access.index[static_cast<std::size_t>(p)].coefficient(var) != (p == at ? 1 : 0)) return false;
+    if (access.index[static_cast<std::size_t>(p)].coefficient(var) != (p == at ? stride : 0)) return false;
   }
   return at >= 0 && at < static_cast<int>(access.index.size());
 }
@@ -20,7 +20,8 @@ void check_operand_rows(TensorProof& proof, const TensorOp& op, int ring_number,
   const CircularBuffer& ring = proof.ring(ring_number);
   const int dense = static_cast<int>(access.index.size()) - 1;
   const std::string &rows = var_of(op, by_free ? op.form.k : free), &columns = var_of(op, by_free ? free : op.form.k);
-  if (ring.row_index == dense || !runs_at(access, rows, ring.row_index) || !runs_at(access, columns, dense))
+  if (ring.row_index == dense || !runs_at(access, rows, ring.row_index, ring.row_stride) ||
+      !runs_at(access, columns, dense))
     proof.fail("{} does not hold rows and columns as {} reads them", proof.name(ring_number), op.op.name);
 }
 
