@@ -109,6 +109,18 @@ TEST_F(TensorMapErrors, RecipesThatContradictThemselves) {
   recipe = good;
   map().swizzle = 16;
   EXPECT_EQ(made(), "launch recipe: the swizzle of \"x\" spans 16 bytes; 0, 32, 64 and 128 are possible");
+  for (const std::vector<int>& strides : {std::vector<int>{1, 2}, {1, 1, 2}}) {
+    recipe = good;
+    map().element_strides = strides;
+    EXPECT_THAT(made(), HasSubstr("of \"x\" must be one a dimension, 1 for the last"));
+  }
+  for (const int stride : {0, 5, 9}) {
+    recipe = good;
+    map().box = {1, 64, 32};
+    map().element_strides = {1, stride, 1};
+    EXPECT_THAT(made(), HasSubstr(fmt::format("the box of \"x\" has 64 elements with stride {} along a dimension; strides are 1 to 8, over "
+                                              "256 elements at most", stride)));
+  }
   for (const std::vector<int>& order : {std::vector<int>{0, 2, 1}, {0, 0, 2}, {1, 2}, {0, 1, 3}}) {
     recipe = good;
     map().order = order;

@@ -52,10 +52,12 @@ TEST(AlgebraError, KeepResultNeedsAResultThatIsReadAgain) {
   EXPECT_EQ(refusal(samples::matmul(), "materialize_factor", {"C_update"}),
             "rule materialize_factor does not apply to C_update: it is no sum of products with a 16-bit tensor");
   for (const char* name :
-       {"zero_terms", "batch_first", "join_rows", "repeat_product", "keep_sums", "split_terms", "narrow_copies", "gather_terms"})
+       {"zero_terms", "skip_zeros", "batch_first", "join_rows", "repeat_product", "keep_sums", "split_terms", "narrow_copies", "gather_terms"})
     EXPECT_THAT(refusal(samples::matmul(), name, {"C_update"}), HasSubstr("does not apply to C_update: it ")) << name;
   EXPECT_EQ(refusal(samples::outer_products(), "zero_terms", {"sum"}),
             "rule zero_terms does not apply to sum: it leaves out no terms of the rectangle around it");
+  EXPECT_EQ(refusal(samples::triangular_product(true), "skip_zeros", {"sum"}),
+            "rule skip_zeros does not apply to sum: its temporary is no copy of a 16-bit tensor with zeros beside it");
   EXPECT_EQ(refusal(samples::outer_products(), "batch_first", {"sum"}),
             "rule batch_first does not apply to sum: neighbouring elements of its operands belong to one product");
   EXPECT_EQ(refusal(samples::interleaved_products(), "join_rows", {"sum"}),

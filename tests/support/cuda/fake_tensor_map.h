@@ -13,6 +13,7 @@ struct FakeTensorMap {
   std::array<std::uint64_t, 4> byte_strides{};  ///< of all dimensions but the innermost
   std::array<std::uint32_t, 5> extents{};
   std::array<std::uint16_t, 5> box{};
+  std::array<std::uint8_t, 5> element_strides{};
   std::uint8_t type = 0, rank = 0, swizzle = 0, l2_promotion = 0;
   std::uint8_t magic = kMagic;
   static constexpr std::uint8_t kMagic = 0x7a;
@@ -44,6 +45,7 @@ inline bool encode_fake_tensor_map(int type, unsigned rank, std::uint64_t addres
   out.l2_promotion = static_cast<std::uint8_t>(l2_promotion);
   std::copy_n(extents, rank, out.extents.begin());
   std::copy_n(box, rank, out.box.begin());
+  std::copy_n(element_strides, rank, out.element_strides.begin());
   std::copy_n(byte_strides, rank - 1, out.byte_strides.begin());
   return true;
 }

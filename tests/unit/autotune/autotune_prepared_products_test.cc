@@ -9,6 +9,8 @@
 #include "autotune/trial/trial_steps.h"
 #include "codegen/gpu/backend.h"
 #include "codegen/gpu/kernel_plans.h"
+#include "codegen/gpu/mma/plan/plan_passes.h"
+#include "codegen/gpu/mma/proof/tensor_check.h"
 #include "support/nests/operand_nests.h"
 #include "support/nests/tensor_nests.h"
 #include "support/simt/simt_image.h"
@@ -24,6 +26,7 @@ namespace {
 using namespace samples;
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
+using ::testing::Not;
 
 constexpr int kUnits = 132, kDepth = 64;
 constexpr ElementType kHalf = ElementType::f16;
@@ -557,6 +560,57 @@ TEST_P(Prepared, TheFirstGuessIsRightAtRaggedSizes) {
   Sizes sizes = test.ragged;
   for (const auto& [name, value] : compiled.kernel.recipe.fixed_sizes) sizes.erase(name);
   EXPECT_EQ(testing::run_emulated(compiled, build_tile_program(first.schedules.base({})), sizes, {.tolerance = 4e-3}, {1}), "");
+}
+
+TEST(StridedCopies, TheProofHoldsStridesAndWhatMeetsTheZerosAroundAnImage) {
+  FirstOf first({"", strided_convolution(64, 128), {{"B", 32}, {"Y", 56}, {"Z", 56}}, {}, 1, 1, false, Fusion::maximal}, {});
+  const auto plans = plan_kernels(build_tile_program(first.schedules.replay(first.candidate.steps)), {});
+  ASSERT_EQ(plans->kernels.size(), 1U);
+  const nvptx::TensorPlan& plan = *plans->kernels.front().tensor;
+  ASSERT_THAT(nvptx::check_tensor_plan(plan).violations, IsEmpty());
+  const auto strided = std::find_if(plan.circular_buffers.begin(), plan.circular_buffers.end(),
+                                    [](const nvptx::CircularBuffer& ring) { return ring.row_stride > 1; });
+  ASSERT_NE(strided, plan.circular_buffers.end());
+  EXPECT_EQ(strided->row_stride, 2);
+  EXPECT_EQ(strided->pack_stride, strided->pack_index < 0 ? 1 : 2);
+  const auto r = static_cast<std::size_t>(strided - plan.circular_buffers.begin());
+  for (const int stride : {1, 3}) {
+    nvptx::TensorPlan mutant = plan;
+    mutant.circular_buffers[r].row_stride = stride;
+    EXPECT_THAT(nvptx::check_tensor_plan(mutant).violations, Not(IsEmpty())) << "rows " << stride << " apart";
+    mutant = plan;
+    if (strided->pack_index < 0) continue;
+    mutant.circular_buffers[r].pack_stride = stride;
+    EXPECT_THAT(nvptx::check_tensor_plan(mutant).violations, Not(IsEmpty())) << "packs " << stride << " apart";
+  }
+  nvptx::TensorPlan unsaid = plan;
+  for (nvptx::TensorOp& op : unsaid.ops) op.zeros_meet.clear();
+  EXPECT_THAT(nvptx::check_tensor_plan(unsaid).violations, Not(IsEmpty())) << "weights that meet zeros need not be finite";
+  const auto finite = nvptx::finite_operands(plan);
+  ASSERT_FALSE(finite.empty());
+  EXPECT_EQ(finite.front().tensor, "w");
+}
+
+TEST(StridedCopies, WhereRowsLieTooFarApartTermsAreCopied) {
+  for (const int stride : {4, 5}) {
+    const std::string s = std::to_string(stride), place = "0 <= z < Z", cell = place + " and 0 <= m < 128";
+    const Nest nest = NestBuilder("far", {{"Z", 300}})
+                          .tensor("x", TensorRole::input, {s + "*Z", "64"}, kHalf)
+                          .tensor("w", TensorRole::input, {"128", "64"}, kHalf)
+                          .tensor("sums", TensorRole::temporary, {"Z", "128"})
+                          .tensor("out", TensorRole::output, {"Z", "128"}, kHalf)
+                          .statement("init[z, m] : " + cell, "sums[z, m]", {}, number(0))
+                          .statement("sum[z, m, c] : " + cell + " and 0 <= c < 64", "sums[z, m]", {"x[" + s + "*z, c]", "w[m, c]"},
+                                     wide(0) * wide(1), ReductionOp::add)
+                          .statement("out[z, m] : " + cell, "out[z, m]", {"sums[z, m]"}, ScalarExpr::cast(kHalf, read(0)))
+                          .build();
+    FirstOf first({"", nest, {{"Z", 65536}}, {}, 1, 1, false, Fusion::maximal}, {});
+    ASSERT_EQ(first.candidate.infeasible, "") << stride;
+    const CompiledNvptx compiled = compile_nvptx(build_tile_program(first.schedules.replay(first.candidate.steps)), {});
+    const bool strided = recipe_to_json(compiled.kernel.recipe).dump().find("strided_tensor_map") != std::string::npos;
+    EXPECT_EQ(strided, stride == 4) << "64 rows of a tile reach over 256";
+    EXPECT_EQ(testing::run_emulated(compiled, build_tile_program(first.schedules.base({})), {{"Z", 70}}, {.tolerance = 4e-3}, {1}), "");
+  }
 }
 
 /// Names of statements that stand in kernels of their own before the products.

@@ -45,6 +45,19 @@ TEST_F(TensorMaps, DescribeTheArgumentInnermostFirst) {
   EXPECT_EQ(fake.launches[0].params[2], 0x10000);
 }
 
+TEST_F(TensorMaps, GoInStridesOverAsMuchOfTheArgumentAsABoxReaches) {
+  LaunchRecipe recipe = tile_recipe();
+  recipe.launches[0].params[0].box = {2, 64, 32};
+  recipe.launches[0].params[0].element_strides = {3, 4, 1};
+  const RecipeLauncher launcher = make(recipe);
+  TileValues values;
+  values.strides = {8000, 48, 1, 4000, 40, 1};
+  launcher.launch(values, nullptr);
+  EXPECT_THAT(map_of(0).box, ElementsAre(32, 253, 4, 0, 0));
+  EXPECT_THAT(map_of(0).element_strides, ElementsAre(1, 4, 3, 0, 0));
+  EXPECT_THAT(map_of(1).element_strides, ElementsAre(1, 1, 1, 0, 0));
+}
+
 TEST_F(TensorMaps, HaveTheDimensionsInTheOrderOfTheTile) {
   LaunchRecipe recipe = tile_recipe();
   recipe.launches[0].params[0].order = {1, 0, 2};

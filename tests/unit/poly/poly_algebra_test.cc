@@ -58,7 +58,7 @@ TEST(Algebra, RulesCarryTheirProofAndRounding) {
   EXPECT_THAT(names, testing::UnorderedElementsAre(
                          "reassociate", "online", "moments", "defer_factor", "neutral_terms", "exp2_scale", "simplify",
                          "split_reduction", "reciprocal", "keep_result", "factor_extremum", "fixed_extremum", "start_extremum",
-                         "materialize_factor", "late_definitions", "zero_terms", "narrow_copies", "gather_terms", "batch_first",
+                         "materialize_factor", "late_definitions", "zero_terms", "skip_zeros", "narrow_copies", "gather_terms", "batch_first",
                          "join_rows", "repeat_product", "recompute", "keep_sums", "split_terms", "copy_rows", "product_again"));
 }
 

@@ -12,6 +12,7 @@ namespace {
 
 using namespace samples;
 using ::testing::ElementsAre;
+using ::testing::UnorderedElementsAre;
 
 std::vector<std::string> reads_of(const Nest& nest, const std::string& statement) {
   std::vector<std::string> tensors;
@@ -87,6 +88,42 @@ TEST(ZeroTerms, WholeSumsStay) {
   EXPECT_EQ(matches("zero_terms", interleaved_products()), 0U);
   EXPECT_EQ(matches("zero_terms", matmul()), 0U) << "no 16-bit tensors";
   EXPECT_EQ(matches("zero_terms", banded_product()), 0U) << "zeros would meet elements that nobody has written";
+}
+
+TEST(SkipZeros, TermsOutsideOfTheImageAreLeftOut) {
+  const Nest before = strided_convolution();
+  const Nest nest = rule("skip_zeros").apply(before, {"sum"}).nest;
+  validate(nest);
+  EXPECT_THAT(reads_of(nest, "sum"), UnorderedElementsAre("x", "w"));
+  EXPECT_EQ(nest.find_statement("pixel"), nullptr) << "nobody reads it any more";
+  EXPECT_EQ(nest.find_statement("zero"), nullptr);
+  const isl::set inside = parse_set(
+      "[B, Y, Z] -> { sum[n, y, z, m, s, t, c] : 1 <= 2y + s <= 2Y and 1 <= 2z + t <= 2Z and 0 <= n < B and 0 <= y < Y and "
+      "0 <= z < Z and 0 <= m < 8 and 0 <= s < 3 and 0 <= t < 3 and 0 <= c < 16 }",
+      "test");
+  EXPECT_TRUE(nest.statement("sum").domain.intersect_params(nest.context).is_equal(inside.intersect_params(nest.context)));
+  EXPECT_THAT(rule("skip_zeros").finite(before), ElementsAre("w")) << "it met the zeros";
+  EXPECT_EQ(matches("skip_zeros", nest), 0U) << "once";
+}
+
+TEST(SkipZeros, OtherSumsStay) {
+  EXPECT_EQ(matches("skip_zeros", strided_convolution()), 1U);
+  Nest other = strided_convolution();  // ones around the image
+  for (Statement& statement : other.statements) {
+    if (statement.name == "zero") statement.value = number(1);
+  }
+  EXPECT_EQ(matches("skip_zeros", other), 0U) << "no zeros";
+  Nest later = strided_convolution();  // zeros that are written over the copy
+  std::swap(later.statements.at(1), later.statements.at(2));
+  std::swap(later.statements.at(1).group, later.statements.at(2).group);
+  EXPECT_EQ(matches("skip_zeros", later), 0U) << "the copy is not what is left";
+  Nest started = strided_convolution();
+  for (Statement& statement : started.statements) {
+    if (statement.name == "init") statement.value = number(-1);
+  }
+  EXPECT_EQ(matches("skip_zeros", started), 0U) << "-0 could be left of the sum";
+  EXPECT_EQ(matches("skip_zeros", triangular_product(true)), 0U);
+  EXPECT_EQ(matches("skip_zeros", matmul()), 0U);
 }
 
 TEST(RepeatProduct, SumsOfSquaresAreNotRepeated) { EXPECT_EQ(matches("repeat_product", norm_of_operand()), 0U); }

@@ -43,6 +43,17 @@ TEST(RecipeJson, EveryKindOfParameterComesBack) {
   EXPECT_EQ(recipe_to_json(back), json);
 }
 
+TEST(RecipeJson, AMapWithStridesIsAKindThatOlderProgramsRefuse) {
+  KernelParam map{Kind::tensor_map, 2, 0, "x", {1, 128, 64}, 128};
+  EXPECT_EQ(recipe_to_json(recipe_with({map}))["launches"][0]["params"][0]["kind"], "tensor_map");
+  map.element_strides = {1, 2, 1};
+  const nlohmann::json json = recipe_to_json(recipe_with({map}));
+  EXPECT_EQ(json["launches"][0]["params"][0]["kind"], "strided_tensor_map");
+  const KernelParam back = recipe_from_json(json).launches.at(0).params.at(0);
+  EXPECT_EQ(back.kind, Kind::tensor_map);
+  EXPECT_EQ(back.element_strides, map.element_strides);
+}
+
 TEST(RecipeJson, OnlyTensorMapsHaveBoxes) {
   const nlohmann::json json = recipe_to_json(recipe_with({{Kind::pointer, 0, 0, ""}}));
   EXPECT_EQ(json["launches"][0]["params"][0],
