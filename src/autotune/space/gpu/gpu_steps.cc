@@ -23,6 +23,7 @@ namespace {
 constexpr std::int64_t kPieceBytes = 16;                ///< of an asynchronous copy
 constexpr double kFewPoints = 256, kManyPoints = 4096;  ///< of a work tile that is no row of a sum
 constexpr double kPointsOfThread = 8;
+constexpr std::int64_t kFewestThreads = 64;             ///< of a block of sums
 constexpr double kFewestPoints = 3;  ///< a thread's share below which most of its time goes into overhead
 
 /// Calls `visit(loop_group, statement)` for every statement of the fusion group.
@@ -244,6 +245,21 @@ std::int64_t rows_without_sums(const NestStructure& structure, const FusionGroup
   return rows;
 }
 
+/// Threads that find something to do in the heaviest sum of the group: they share its last dim, by vectors, and the longest of the others.
+/// 0: it sums over one dim, or none.
+std::int64_t threads_of_sum(const NestStructure& structure, const FusionGroup& group) {
+  constexpr std::int64_t kVector = 4;
+  const LoopGroup& heavy = structure.loop_groups[static_cast<std::size_t>(group.heaviest)];
+  std::vector<std::int64_t> summed;
+  for (std::size_t k = 0; k < heavy.extents.size(); ++k) {
+    if (heavy.reduced[k]) summed.push_back(heavy.extents[k]);
+  }
+  if (summed.size() < 2) return 0;
+  const std::int64_t along = ceil_div(summed.back(), kVector);
+  summed.pop_back();
+  return along * *std::max_element(summed.begin(), summed.end());
+}
+
 }  // namespace
 
 std::vector<Parameter> gpu_parameters(const GpuLimits& limits) {
@@ -411,6 +427,11 @@ NamedValues values_beside_products(const NestStructure& structure, const FusionG
   const std::vector<GpuShape> shapes = likely_shapes(tiles.points, limits);
   GpuShape shape = shapes.empty() ? longest_shape(structure, group, limits) : shape_of_rows(tiles, shapes.front());
   if (points_per_work_tile(structure, group) <= 1) shape.rows = rows_without_sums(structure, group, tiles, shape, limits);
+  // Blocks without idle threads: more of them find room at once.
+  if (const std::int64_t most = threads_of_sum(structure, group); most > 0 && most < shape.threads * shape.cluster) {
+    shape.threads = std::clamp<std::int64_t>(power_of_two_from(static_cast<double>(most)), kFewestThreads, shape.threads);
+    shape.cluster = 1;
+  }
   NamedValues values{{"threads", shape.threads}, {"cluster", shape.cluster}, {"reduction_axis", -1}};
   values.merge(values_of(tiles, structure, group, shape.rows));
   return values;

@@ -102,7 +102,7 @@ void NestCandidate::place_early(GridShape& grid) const {
 std::string NestCandidate::add(const FusionGroup& group) {
   std::string why = add_whole(group);
   if (why.empty() || !facts_.limits.gpu || is_main(group) || group.part) return why;
-  for (const Fusion fusion : {Fusion::careful, Fusion::none}) {
+  for (const Fusion fusion : {Fusion::careful, Fusion::alike, Fusion::none}) {
     if (add_cut(group, fusion).empty()) return "";
   }
   return why;

@@ -1,0 +1,17 @@
+// Sums over one of two rows of things, of what all their pairs make (distances of points).
+#pragma once
+
+#include "autotune/space/space.h"
+#include "autotune/space/structure/nest_structure.h"
+#include "poly/nest/nest.h"
+
+namespace nestor {
+
+/// The common axis of a group whose heaviest sum has terms of pairs: what follows the axis stays the same for all terms of an element, and
+/// what the terms run along is the same for all elements. -1: it is no such sum.
+int axis_of_pairs(const Nest& nest, const NestStructure& structure, const FusionGroup& group);
+
+/// Values for such a group: threads share elements along the axis and, in groups, the terms. Each keeps what belongs to its elements.
+NamedValues values_of_pairs(const NestStructure& structure, const FusionGroup& group, int axis, std::int64_t elements);
+
+}  // namespace nestor

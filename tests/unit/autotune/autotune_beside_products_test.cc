@@ -1,0 +1,93 @@
+// What stands beside products: statements that one kernel can have together are not left to kernels of their own.
+#include "autotune/space/nest/nest_space.h"
+#include "autotune/trial/trial_steps.h"
+#include "codegen/gpu/backend.h"
+#include "codegen/gpu/kernel_plans.h"
+#include "support/nests/sample_nests.h"
+#include "support/simt/simt_image.h"
+
+#include <gtest/gtest.h>
+
+namespace nestor {
+namespace {
+
+using namespace samples;
+
+constexpr ElementType kHalf = ElementType::f16;
+
+ScalarExpr wide(int ordinal) { return ScalarExpr::cast(ElementType::f32, read(ordinal, kHalf)); }
+
+/// A norm of groups of four channels over all places, an activation, and a product over all channels.
+Nest norm_active_product() {
+  const std::string group = "0 <= n < B and 0 <= g < 32", place = "0 <= n < B and 0 <= y < S and 0 <= z < S",
+                    point = place + " and 0 <= g < 32 and 0 <= u < 4", cell = place + " and 0 <= m < N";
+  const ScalarExpr normed = (wide(0) - read(1) * number(0.01)) * apply(ScalarOp::rsqrt, read(2) + number(1)),
+                   active = read(0) / (number(1) + apply(ScalarOp::exp, number(0) - read(0)));
+  NestBuilder builder("norm_active_product", {{"B", 2}, {"S", 20}, {"N", 64}});
+  builder.tensor("x", TensorRole::input, {"B", "S", "S", "32", "4"}, kHalf)
+      .tensor("w", TensorRole::input, {"N", "32", "4"}, kHalf)
+      .tensor("total", TensorRole::temporary, {"B", "32"})
+      .tensor("squares", TensorRole::temporary, {"B", "32"})
+      .tensor("normed", TensorRole::temporary, {"B", "S", "S", "32", "4"})
+      .tensor("active", TensorRole::temporary, {"B", "S", "S", "32", "4"}, kHalf)
+      .tensor("sum", TensorRole::temporary, {"B", "S", "S", "N"})
+      .tensor("out", TensorRole::output, {"B", "S", "S", "N"}, kHalf);
+  for (const std::string sum : {"total", "squares"}) {
+    builder.statement(sum + "_init[n, g] : " + group, sum + "[n, g]", {}, number(0))
+        .statement(sum + "[n, y, z, g, u] : " + point, sum + "[n, g]", {"x[n, y, z, g, u]"},
+                   sum == "total" ? wide(0) : wide(0) * wide(0), ReductionOp::add);
+  }
+  return builder
+      .statement("normed[n, y, z, g, u] : " + point, "normed[n, y, z, g, u]",
+                 {"x[n, y, z, g, u]", "total[n, g]", "squares[n, g]"}, normed)
+      .statement("active[n, y, z, g, u] : " + point, "active[n, y, z, g, u]", {"normed[n, y, z, g, u]"},
+                 ScalarExpr::cast(kHalf, active))
+      .statement("sum_init[n, y, z, m] : " + cell, "sum[n, y, z, m]", {}, number(0))
+      .statement("sum[n, y, z, m, g, u] : " + cell + " and 0 <= g < 32 and 0 <= u < 4", "sum[n, y, z, m]",
+                 {"active[n, y, z, g, u]", "w[m, g, u]"}, wide(0) * wide(1), ReductionOp::add)
+      .statement("out[n, y, z, m] : " + cell, "out[n, y, z, m]", {"sum[n, y, z, m]"}, ScalarExpr::cast(kHalf, read(0)))
+      .build();
+}
+
+/// The first guess that fits.
+struct Guess {
+  Guess(const Nest& nest, const Sizes& given)
+      : sizes(complete_sizes(nest, given)),
+        schedules(nest_for_tuning(nest, sizes)),
+        space(make_nest_space(schedules, sizes, gpu_space_limits(90, NvptxTarget{}.shared_limit, 132))) {
+    for (const Point& point : space->defaults()) {
+      candidate = space->candidate(point);
+      if (candidate.infeasible.empty()) break;
+    }
+  }
+  TileProgram program() { return build_tile_program(schedules.replay(candidate.steps)); }
+  std::string difference(Sizes ragged) {
+    const CompiledNvptx compiled = compile_nvptx(program(), {});
+    for (const auto& [name, value] : compiled.kernel.recipe.fixed_sizes) ragged.erase(name);
+    return testing::run_emulated(compiled, build_tile_program(schedules.base({})), ragged, {.tolerance = 4e-3}, {1});
+  }
+  Sizes sizes;
+  BaseSchedules schedules;
+  std::unique_ptr<Space> space;
+  Candidate candidate;
+};
+
+bool is_kept(const TileProgram& program, const std::string& tensor) {
+  const auto found = std::find_if(program.buffers.begin(), program.buffers.end(),
+                                  [&](const Buffer& buffer) { return buffer.name == tensor; });
+  return found != program.buffers.end() && found->memory == Memory::scratch;
+}
+
+TEST(BesideProducts, BothSumsHaveOneKernelAndWhatOneReaderNeedsStaysInIt) {
+  Guess guess(norm_active_product(), {{"B", 16}, {"S", 64}, {"N", 128}});
+  ASSERT_EQ(guess.candidate.infeasible, "");
+  const TileProgram program = guess.program();
+  const auto plans = plan_kernels(program, {});
+  ASSERT_EQ(plans->kernels.size(), 4U) << "statistics, operand, the weights' terms, product";
+  EXPECT_TRUE(is_kept(program, "normed"));
+  EXPECT_EQ(plans->kernels.front().bodies.front().all_threads(), 64) << "as many as places in a row: others would be idle";
+  EXPECT_EQ(guess.difference({{"B", 2}, {"S", 5}, {"N", 40}}), "");
+}
+
+}  // namespace
+}  // namespace nestor
