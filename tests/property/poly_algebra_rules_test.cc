@@ -33,6 +33,7 @@ std::vector<Nest> nests() {
           samples::inlined_softmax_sum(),
           samples::inlined_softmax_sum(0.5),
           samples::softmax(),
+          samples::nearest_points(),
           samples::normalised_attention(),
           samples::late_division_norm(),
           samples::late_division_norm(TensorRole::output),

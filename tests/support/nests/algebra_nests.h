@@ -45,6 +45,29 @@ inline Nest softmax() {
       .build();
 }
 
+/// The square of each point's distance to the nearest of others, both ways. A distance is a sum of a few terms, of `terms` coordinates.
+inline Nest nearest_points(const std::string& terms = "3", ElementType kept = ElementType::f32) {
+  const std::string pair = "0 <= n < B and 0 <= i < N and 0 <= j < M";
+  const ScalarExpr gap = read(0) - read(1), zero = ScalarExpr::constant(0.0, kept), apart = read(0, kept);
+  const auto stored = [&](const ScalarExpr& value) {
+    return kept == ElementType::f32 ? value : ScalarExpr::cast(ElementType::f32, value);
+  };
+  return NestBuilder("nearest", {{"B", 2}, {"N", 5}, {"M", 4}, {"C", 3}})
+      .tensor("x", TensorRole::input, {"B", "N", terms})
+      .tensor("y", TensorRole::input, {"B", "M", terms})
+      .tensor("apart", TensorRole::temporary, {"B", "N", "M"}, kept)
+      .tensor("to", TensorRole::output, {"B", "N"})
+      .tensor("back", TensorRole::output, {"B", "M"})
+      .statement("start[n, i, j] : " + pair, "apart[n, i, j]", {}, zero)
+      .statement("apart[n, i, j, c] : " + pair + " and 0 <= c < " + terms, "apart[n, i, j]", {"x[n, i, c]", "y[n, j, c]"},
+                 kept == ElementType::f32 ? gap * gap : ScalarExpr::cast(kept, gap * gap), ReductionOp::add)
+      .statement("to_init[n, i] : 0 <= n < B and 0 <= i < N", "to[n, i]", {}, number(infinity()))
+      .statement("to[n, i, j] : " + pair, "to[n, i]", {"apart[n, i, j]"}, stored(apart), ReductionOp::min)
+      .statement("back_init[n, j] : 0 <= n < B and 0 <= j < M", "back[n, j]", {}, number(infinity()))
+      .statement("back[n, j, i] : " + pair, "back[n, j]", {"apart[n, i, j]"}, stored(apart), ReductionOp::min)
+      .build();
+}
+
 /// Attention whose probabilities are normalised before they meet the values.
 inline Nest normalised_attention() {
   return NestBuilder("normalised", {{"R", 4}, {"C", 6}, {"D", 3}})

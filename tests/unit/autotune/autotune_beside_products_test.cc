@@ -1,9 +1,9 @@
-// What stands beside products: statements that one kernel can have together are not left to kernels of their own.
+// What stands beside products, and sums over pairs: statements that one kernel can have together are not left to kernels of their own.
 #include "autotune/space/nest/nest_space.h"
 #include "autotune/trial/trial_steps.h"
 #include "codegen/gpu/backend.h"
 #include "codegen/gpu/kernel_plans.h"
-#include "support/nests/sample_nests.h"
+#include "support/nests/algebra_nests.h"
 #include "support/simt/simt_image.h"
 
 #include <gtest/gtest.h>
@@ -87,6 +87,18 @@ TEST(BesideProducts, BothSumsHaveOneKernelAndWhatOneReaderNeedsStaysInIt) {
   EXPECT_TRUE(is_kept(program, "normed"));
   EXPECT_EQ(plans->kernels.front().bodies.front().all_threads(), 64) << "as many as places in a row: others would be idle";
   EXPECT_EQ(guess.difference({{"B", 2}, {"S", 5}, {"N", 40}}), "");
+}
+
+TEST(PairSums, DistancesAreComputedByEachMinimumInRegisters) {
+  Guess guess(nearest_points(), {{"B", 32}, {"N", 2048}, {"M", 2048}});
+  ASSERT_EQ(guess.candidate.infeasible, "");
+  const TileProgram program = guess.program();
+  EXPECT_EQ(plan_kernels(program, {})->kernels.size(), 2U);
+  EXPECT_TRUE(std::none_of(program.buffers.begin(), program.buffers.end(), [](const Buffer& buffer) {
+    return buffer.memory == Memory::workspace && buffer.extents.size() == 3;
+  })) << "a map of all distances";
+  EXPECT_EQ(guess.difference({{"B", 3}, {"N", 70}, {"M", 43}}), "");
+  EXPECT_EQ(guess.difference({{"B", 1}, {"N", 136}, {"M", 200}}), "");
 }
 
 }  // namespace

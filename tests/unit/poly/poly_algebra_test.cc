@@ -432,6 +432,17 @@ TEST(Recompute, WhatIsStoredIn16BitsIsRoundedWhereItIsComputed) {
   EXPECT_EQ(value_text(after, "L_update"), "f32(f16(exp((x - Mx))))");
 }
 
+TEST(Recompute, ASumOfAFewTermsIsAddedUpWhereItIsRead) {
+  EXPECT_THAT(targets_of(samples::nearest_points("2"), "recompute"), ElementsAre("apart"));
+  const Nest nest = rule("recompute").apply(samples::nearest_points("2"), {"apart"}).nest;
+  ASSERT_NO_THROW(validate(nest));
+  EXPECT_EQ(value_text(nest, "to"), "(((x - y) * (x - y)) + ((x - y) * (x - y)))");
+  EXPECT_EQ(nest.statement("to").reads.size(), 4U);
+  EXPECT_EQ(isl_text(nest.statement("to").reads[2].relation.range()), "[B, N, M, C] -> { x[i0, i1, 1] }");
+  EXPECT_EQ(nest.find_tensor("apart"), nullptr);
+  EXPECT_EQ(nest.find_statement("start"), nullptr);
+}
+
 TEST(Moments, MeanAndVarianceAreOneComposite) {
   const RuleResult result = rule("moments").apply(samples::row_norm(), {"mean_update"});
   const Composite& composite = result.composites.at(0);

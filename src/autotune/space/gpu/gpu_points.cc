@@ -1,6 +1,7 @@
 // Likely shapes of blocks and tiles, written as values of parameters.
 #include "autotune/space/gpu/gpu_points.h"
 
+#include "autotune/space/gpu/pair_sums.h"
 #include "autotune/space/gpu/product_points.h"
 #include "autotune/space/gpu/tensor_fusion.h"
 #include "autotune/space/gpu/tensor_guesses.h"
@@ -345,6 +346,22 @@ void add_short_sums(const GpuPointSource& source, const RuleChoice& choice, std:
   }
 }
 
+/// Sums over pairs, in kernels of their own: tiles of all groups that have such.
+void add_pair_sums(const GpuPointSource& source, const RuleChoice& choice, std::vector<NamedValues>& points) {
+  const RuleVariant& variant = source.variants.at(choice);
+  const Nest& nest = source.variants.nest(variant);
+  if (std::any_of(nest.statements.begin(), nest.statements.end(), multiplies_matrices)) return;
+  if (axis_of_pairs(nest, variant.structure, source.variants.heaviest(variant, Fusion::careful)) < 0) return;
+  for (const std::int64_t elements : {64, 128, 32}) {
+    NamedValues values;
+    for (const FusionGroup& group : source.variants.fusion_groups(variant, Fusion::careful)) {
+      const int axis = axis_of_pairs(nest, variant.structure, group);
+      if (axis >= 0) values.merge(values_of_pairs(variant.structure, group, axis, elements));
+    }
+    points.push_back(completed(source, choice, Fusion::careful, std::move(values)));
+  }
+}
+
 }  // namespace
 
 bool has_tensor_cores(const GpuLimits& limits) { return limits.sm >= 80; }
@@ -358,13 +375,14 @@ std::vector<NamedValues> likely_gpu_values(const GpuPointSource& source) {
   RuleChoice simple{source.usual_rules};
   std::erase_if(simple.rules, [](const std::string& rule) { return makes_composites(rule); });
   add_product_values(source, simple, points);
+  RuleChoice without_tiles = simple;
+  const bool recomputes = std::find(source.rules.begin(), source.rules.end(), kRecomputingRule) != source.rules.end();
+  if (recomputes) without_tiles.rules.insert(kRecomputingRule);
+  add_pair_sums(source, without_tiles, points);
   const std::int64_t parts = std::max(source.limits.units, 2);
   for (const int axis : meeting_axes(source.variants, simple.rules, source.split_axes, parts)) {
     add_row_values(source, {simple.rules, axis, parts}, points);
   }
-  RuleChoice without_tiles = simple;
-  const bool recomputes = std::find(source.rules.begin(), source.rules.end(), kRecomputingRule) != source.rules.end();
-  if (recomputes) without_tiles.rules.insert(kRecomputingRule);
   add_few_results(source, without_tiles.rules, points);
   add_column_values(source, simple.rules, true, points);
   add_short_runs(source, simple.rules, points);

@@ -10,6 +10,7 @@
 #include "autotune/space/structure/rule_steps.h"
 #include "autotune/space/structure/rule_variants.h"
 #include "autotune/space/work_floor.h"
+#include "poly/algebra/all_rules.h"
 #include "support/rounding.h"
 
 #include <algorithm>
@@ -23,6 +24,15 @@ bool has_16_bits(const Nest& nest) {
   return std::any_of(nest.tensors.begin(), nest.tensors.end(), [](const Tensor& tensor) {
     return tensor.role != TensorRole::temporary && size_in_bytes(tensor.type) == 2;
   });
+}
+
+/// Does a reduction read sums of a few terms, which it can add up itself, where nothing multiplies matrices?
+bool recomputes_sums(BaseSchedules& schedules) {
+  const Nest& nest = schedules.after_rules(rule_steps(schedules, {"simplify"})).nest();
+  const std::vector<RuleMatch> matches = rule(kRecomputingRule).find(nest);
+  return std::none_of(nest.statements.begin(), nest.statements.end(), multiplies_matrices) &&
+         std::any_of(matches.begin(), matches.end(),
+                     [&](const RuleMatch& match) { return nest.statement(match.target.front()).reduction.has_value(); });
 }
 
 bool contracts(const NestStructure& structure, const FusionGroup& group) {
@@ -39,7 +49,7 @@ class NestSpace : public Space {
     for (const std::string& rule : matching_rules(schedules)) {
       if (rule == kSplittingRule || (limits.gpu && costs_accuracy(rule) && !has_16_bits(schedules.nest()))) continue;
       if ((is_for_products(rule) || rule == kAgainRule) && !tensor_cores) continue;
-      if (rule == kRecomputingRule && !(limits.gpu && sums_over_planes(schedules.nest()))) continue;
+      if (rule == kRecomputingRule && !(limits.gpu && (sums_over_planes(schedules.nest()) || recomputes_sums(schedules)))) continue;
       rules_.push_back(rule);
       if (enabled_by_default(rule)) usual_rules_.insert(rule);
       if (is_for_products(rule)) for_products.insert(rule);

@@ -1,16 +1,19 @@
 // Rule "recompute": a cheap value is computed where it is read.
 //
-// Pattern    a temporary t, elementwise defined, t_e = f_e, whose readers read each element once each; a reduction is among them.
+// Pattern    a temporary t, elementwise defined, t_e = f_e, whose readers read each element once each; a reduction is among them. Or t_e is a
+//            sum of a few terms that all are of tensors with fewer dims (distances of points, of their coordinates): f_e is that sum.
 // Rewrite    readers compute f_e in place of reading t_e, rounded to the type of t; t is gone. A schedule then needs no place for t, which
 //            may be as large as all that the reduction takes.
 // Conditions what f reads is not written again before the readers; f is short; readers of t's elements are one to one, so that f is
 //            computed at most once for each reader and element.
-// Proof      f_e has the same value at the reader, by the first condition, and the cast is the store's.
+// Proof      f_e has the same value at the reader, by the first condition, and the cast is the store's. Terms are added in their order, to
+//            what the sum starts from; one that starts from 0 begins with its first term (0 + x = x).
 // Rounding   none: the same operations on the same values.
 #include <isl/map.h>
 
 #include <algorithm>
 
+#include "poly/algebra/rules/few_terms.h"
 #include "poly/algebra/rules/rule_list.h"
 #include "poly/algebra/values/nest_edit.h"
 
@@ -18,7 +21,7 @@ namespace nestor {
 namespace {
 
 constexpr const char* kName = "recompute";
-constexpr int kMostNodes = 24, kMostReaders = 3;
+constexpr int kMostNodes = 24, kMostNodesOfSum = 64, kMostReaders = 3;
 
 int nodes_of(const ScalarExpr& value) {
   int nodes = 0;
@@ -32,10 +35,11 @@ bool reads_elements_once(const Statement& reader, const std::string& tensor) {
   });
 }
 
-std::string objection(const Nest& nest, const Statement& statement) {
+/// Of the statement that defines the temporary, of so many nodes at most.
+std::string objection_to(const Nest& nest, const Statement& statement, int most_nodes) {
   const std::string& tensor = statement.write.tensor;
   if (!is_elementwise_temporary(nest, tensor)) return "it is not the only definition of a temporary, or is a reduction";
-  if (nodes_of(statement.value) > kMostNodes) return "its value is long";
+  if (nodes_of(statement.value) > most_nodes) return "its value is long";
   const std::vector<const Statement*> readers = readers_of(nest, tensor);
   if (readers.size() > kMostReaders) return "too many statements read it";
   bool sums = false;
@@ -46,6 +50,27 @@ std::string objection(const Nest& nest, const Statement& statement) {
     sums = sums || reader->reduction.has_value();
   }
   return sums ? "" : "no reduction reads it";
+}
+
+/// Do several elements of the sum share each element that it reads?
+bool shares_operands(const Statement& sum) {
+  return std::all_of(sum.reads.begin(), sum.reads.end(), [&](const Access& read) {
+    return isl_map_is_injective(read.relation.intersect_domain(sum.domain).get()) == isl_bool_false;
+  });
+}
+
+/// The nest in which the statement defines the temporary by one value.
+Nest with_value(const Nest& nest, const Statement& statement) {
+  if (!statement.reduction) return nest;
+  return with_sum_as_value(nest, statement.name).value_or(nest);
+}
+
+std::string objection(const Nest& nest, const Statement& statement) {
+  if (!statement.reduction) return objection_to(nest, statement, kMostNodes);
+  const Nest defined = with_value(nest, statement);
+  const Statement& value = defined.statement(statement.name);
+  if (!value.reduction && !shares_operands(value)) return "each of its elements is made of others";
+  return objection_to(defined, value, kMostNodesOfSum);
 }
 
 std::vector<RuleMatch> find(const Nest& nest) {
@@ -59,13 +84,14 @@ RuleResult apply(const Nest& nest, const std::vector<std::string>& target) {
   const std::string name = statement_argument(nest, kName, target, 1);
   const std::string why = objection(nest, nest.statement(name));
   if (!why.empty()) refuse_rule(kName, name, why);
-  const std::string tensor = nest.statement(name).write.tensor;
+  const Nest defined = with_value(nest, nest.statement(name));
+  const std::string tensor = defined.statement(name).write.tensor;
   const auto reads_it = [&](const Access& read) { return read.tensor == tensor; };
-  Nest result = nest;
+  Nest result = defined;
   for (Statement& reader : result.statements) {
     for (auto read = std::find_if(reader.reads.begin(), reader.reads.end(), reads_it); read != reader.reads.end();
          read = std::find_if(reader.reads.begin(), reader.reads.end(), reads_it))
-      inline_read(nest, reader, static_cast<int>(read - reader.reads.begin()));
+      inline_read(defined, reader, static_cast<int>(read - reader.reads.begin()));
   }
   drop_unused(result);
   return {std::move(result), {}, false};
