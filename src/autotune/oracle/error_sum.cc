@@ -85,20 +85,8 @@ void ErrorSum::add(ReductionOp op, ElementType type, double term, double error, 
   ++terms_;
 }
 
-void ErrorSum::add_all(ReductionOp op, ElementType stored, const Terms& terms, double& sum) {
-  const bool finite =
-      std::all_of(terms.values, terms.values + terms.count, [](double value) { return std::fabs(value) < kInfinite; });
-  const bool floats = stored != ElementType::i32 && terms.type != ElementType::i32;
-  if (op == ReductionOp::add && floats && finite && !special_) return add_finite(terms, sum);
-  for (int k = 0; k < terms.count; ++k) {
-    const double before = sum;
-    sum = semantics::combine(op, terms.type, before, terms.values[k]);
-    add(op, stored, terms.values[k], terms.errors[k], terms.operands ? terms.operands[k] : 0, before, sum);
-  }
-}
-
 /// What add() does to each, without its cases: most of the oracle's time goes into sums.
-void ErrorSum::add_finite(const Terms& terms, double& sum) {
+inline void ErrorSum::add_finite(const Terms& terms, double& sum) {
   double exact = sum, magnitude = magnitude_, deviation = deviation_;
   float simulated = simulated_;
   for (int k = 0; k < terms.count; ++k) {
@@ -119,6 +107,27 @@ void ErrorSum::add_finite(const Terms& terms, double& sum) {
   deviation_ = deviation;
   simulated_ = simulated;
   terms_ += terms.count;
+}
+
+void ErrorSum::add_all(ReductionOp op, ElementType stored, const Terms& terms, double& sum) {
+  const bool finite =
+      std::all_of(terms.values, terms.values + terms.count, [](double value) { return std::fabs(value) < kInfinite; });
+  const bool floats = stored != ElementType::i32 && terms.type != ElementType::i32;
+  if (op == ReductionOp::add && floats && finite && !special_) return add_finite(terms, sum);
+  for (int k = 0; k < terms.count; ++k) {
+    const double before = sum;
+    sum = semantics::combine(op, terms.type, before, terms.values[k]);
+    add(op, stored, terms.values[k], terms.errors[k], terms.operands ? terms.operands[k] : 0, before, sum);
+  }
+}
+
+void ErrorSum::add_each(ErrorSum* errors, ReductionOp op, ElementType stored, const Terms& terms, double* sums) {
+  const bool added = op == ReductionOp::add && stored != ElementType::i32 && terms.type != ElementType::i32;
+  for (int k = 0; k < terms.count; ++k) {
+    const Terms term{terms.type, terms.values + k, terms.errors + k, terms.operands ? terms.operands + k : nullptr, 1};
+    const bool finite = std::fabs(terms.values[k]) < kInfinite && !errors[k].special_;
+    added && finite ? errors[k].add_finite(term, sums[k]) : errors[k].add_all(op, stored, term, sums[k]);
+  }
 }
 
 double ErrorSum::error(double sum, std::optional<ElementType> narrow) const {

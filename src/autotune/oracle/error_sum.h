@@ -47,6 +47,8 @@ class ErrorSum {
   };
   /// One term after the other, as add() and semantics::combine() have them. `stored` is the sum's type; `sum` goes on to the exact result.
   void add_all(ReductionOp op, ElementType stored, const Terms& terms, double& sum);
+  /// One term for each of several sums: the k-th one of `terms` for the k-th sum.
+  static void add_each(ErrorSum* errors, ReductionOp op, ElementType stored, const Terms& terms, double* sums);
   /// Error of the sum. `narrow`: the 16-bit type of the operands.
   double error(double sum, std::optional<ElementType> narrow) const;
 

@@ -171,6 +171,8 @@ class Reference {
     int slots = 0;
     /// Dims of the one instance that writes an element, by its coordinates; empty where several may, or none.
     std::vector<DimFunction> instance;
+    /// Of a reduction: the same of the few instances that add to an element, in order; empty where their number differs, or is large.
+    std::vector<std::vector<DimFunction>> terms;
   };
   class Leaves;
   using Sink = std::function<void(int statement, const std::int64_t* dims, const std::vector<std::int64_t>& strides, int count)>;
@@ -198,9 +200,20 @@ class Reference {
     double *values, *errors;
   };
   enum class Known { none, some, all };
-  int point_writer(int tensor, int version);
+  /// Statements that make single elements by themselves: with one instance, or with that (a start) and a few of a sum. -1: there is none.
+  struct Makers {
+    int start = -1, sum = -1;
+    int last() const { return sum >= 0 ? sum : start; }
+  };
+  Makers makers_of(int tensor, int version);
+  double cost_of_element(int statement) const;
   Known recall_row(int tensor, int version, const Row& row);
   bool compute_row(int tensor, int version, const Row& row);
+  struct Points {
+    std::array<std::int64_t, 16> dims{};
+    std::vector<std::int64_t> strides;
+  };
+  Chunk evaluate_points(int statement, const Points& points, int count);
   void remember(int tensor, int version, std::int64_t linear, double value, double error);
   void add_needed(int statement, const std::int64_t* dims, std::vector<Element>& found);
   void set_expanded_costs();

@@ -151,6 +151,49 @@ std::vector<bool> find_self_dependences(const isl::map& write, const std::vector
   return result;
 }
 
+constexpr std::size_t kMostTerms = 8;  ///< of an element of a sum that are counted one by one
+
+/// Adds the instances of a statement that write an element, by its `rank` coordinates; false: which ones hangs on the element, or they are
+/// many. `frame`: zeros, and the loops around.
+bool add_instances(const LoopCode& code, int rank, std::array<std::int64_t, 64>& frame,
+                   std::vector<std::vector<DimFunction>>& found) {
+  const auto is_same = [&](const IndexExpr& bound) {
+    for (int k = 0; k < rank; ++k) {
+      if (bound.coefficient(k) != 0) return false;
+    }
+    return true;
+  };
+  switch (code.kind) {
+    case LoopCode::Kind::condition:
+      return false;
+    case LoopCode::Kind::block:
+      return std::all_of(code.children.begin(), code.children.end(),
+                         [&](const LoopCode& child) { return add_instances(child, rank, frame, found); });
+    case LoopCode::Kind::loop: {
+      if (!is_same(code.lower) || !is_same(code.upper)) return false;
+      const std::int64_t lower = code.lower.evaluate(frame.data()), upper = code.upper.evaluate(frame.data());
+      for (std::int64_t value = lower; value <= upper; value += code.step) {
+        frame[static_cast<std::size_t>(code.slot)] = value;
+        if (!add_instances(code.children[0], rank, frame, found)) return false;
+      }
+      frame[static_cast<std::size_t>(code.slot)] = 0;
+      return true;
+    }
+    case LoopCode::Kind::statement:
+      break;
+  }
+  std::vector<DimFunction>& instance = found.emplace_back();
+  for (const IndexExpr& argument : code.arguments) {
+    DimFunction& dim = instance.emplace_back(DimFunction{argument, true, {}, argument.evaluate(frame.data())});
+    for (int k = 0; k < rank; ++k) {
+      const auto factor = argument.coefficient(k);
+      if (!factor) return false;
+      dim.factors.push_back(*factor);
+    }
+  }
+  return found.size() <= kMostTerms;
+}
+
 /// What a block holds, where that is one thing.
 void open_blocks_of_one(LoopCode& code) {
   while (code.kind == LoopCode::Kind::block && code.children.size() == 1) {
@@ -323,6 +366,9 @@ const Reference::ElementLoops& Reference::element_loops(int statement) {
     if (!std::all_of(loops.instance.begin(), loops.instance.end(), [](const DimFunction& dim) { return dim.linear; }))
       loops.instance.clear();
   }
+  std::array<std::int64_t, 64> frame{};
+  const bool few = statements_[statement].reduction && add_instances(loops.code, rank, frame, loops.terms);
+  if (!few) loops.terms.clear();
   return element_loops_.emplace(statement, std::move(loops)).first->second;
 }
 

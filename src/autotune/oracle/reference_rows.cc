@@ -38,6 +38,7 @@ std::optional<std::vector<std::int64_t>> step_of(const std::int64_t* linear, int
   return steps;
 }
 
+constexpr double kFewTerms = 8;        ///< of a sum whose elements are evaluated as points are
 constexpr double kWorthKeeping = 128;  ///< elementary evaluations, beyond which a temporary of one point is remembered
 /// A cheap one is remembered, too, where so many points read it, of a tensor that has no more elements.
 constexpr double kOftenRead = 8;
@@ -46,6 +47,14 @@ constexpr std::size_t kMostLookedAt = std::size_t{1} << 18;  ///< chunks of poin
 
 }  // namespace
 
+/// Of the statement that writes an element last: of a sum of a few terms with all of them.
+double Reference::cost_of_element(int statement) const {
+  const CompiledStatement& code = statements_[statement];
+  const double terms =
+      code.reduction ? code.points / static_cast<double>(std::max<std::int64_t>(stores_[code.write.tensor].elements, 1)) : 1;
+  return terms > 1 && terms <= kFewTerms ? terms * code.expanded : code.expanded;
+}
+
 void Reference::set_expanded_costs() {
   std::vector<double> reads(stores_.size());
   for (CompiledStatement& code : statements_) {
@@ -53,22 +62,23 @@ void Reference::set_expanded_costs() {
     for (const CompiledAccess& read : code.reads) {
       reads[read.tensor] += code.points;
       for (const int writer : stores_[read.tensor].writers) {
-        if (statements_[writer].group < code.group) code.expanded += statements_[writer].expanded;
+        if (statements_[writer].group < code.group) code.expanded += cost_of_element(writer);
       }
     }
   }
-  for (CompiledStatement& code : statements_) {
+  for (std::size_t s = 0; s < statements_.size(); ++s) {
+    CompiledStatement& code = statements_[s];
     const Store& written = stores_[code.write.tensor];
     const bool often = reads[code.write.tensor] >= kOftenRead * static_cast<double>(written.elements);
-    code.remembered = code.expanded > kWorthKeeping || (often && written.elements <= kMostKept);
+    code.remembered = cost_of_element(static_cast<int>(s)) > kWorthKeeping || (often && written.elements <= kMostKept);
   }
 }
 
-/// The statement that computes single points of a tensor each by itself, with no more than one in it; -1: it is no such tensor.
-int Reference::point_writer(int tensor, int version) {
-  if (version != 1) return -1;
-  const int writer = stores_[tensor].writers[0];
-  return statements_[writer].reduction || element_loops(writer).instance.empty() ? -1 : writer;
+Reference::Makers Reference::makers_of(int tensor, int version) {
+  const std::vector<int>& writers = stores_[tensor].writers;
+  if (version < 1 || version > 2 || statements_[writers[0]].reduction || element_loops(writers[0]).instance.empty()) return {};
+  if (version == 1) return {writers[0], -1};
+  return element_loops(writers[1]).terms.empty() ? Makers{} : Makers{writers[0], writers[1]};
 }
 
 /// Whether elements of a row are remembered: all of them, which are then in `row`, some or none.
@@ -87,44 +97,69 @@ Reference::Known Reference::recall_row(int tensor, int version, const Row& row) 
   return Known::all;
 }
 
-/// Values and errors of elements in a row that one statement computes at single points, all at once. Cheap ones that few points read are
-/// evaluated anew each time, since that takes less than memory. False where elements are not such.
+namespace {
+
+/// The instance of the first element of a row, and its steps.
+template <class Points>
+Points points_of(const std::vector<DimFunction>& instance, const std::array<std::int64_t, 64>& first,
+                 const std::vector<std::int64_t>& steps) {
+  Points points;
+  points.strides.resize(instance.size());
+  for (std::size_t k = 0; k < instance.size(); ++k) {
+    points.dims[k] = instance[k].at(first.data());
+    for (std::size_t d = 0; d < steps.size(); ++d) points.strides[k] += instance[k].factors[d] * steps[d];
+  }
+  return points;
+}
+
+}  // namespace
+
+Reference::Chunk Reference::evaluate_points(int statement, const Points& points, int count) {
+  spend(statement, count);
+  return evaluate_chunk(statement, points.dims.data(), points.strides, count, false);
+}
+
+/// Values and errors of elements in a row that are made at single points, or are sums of a few, all at once. Cheap ones that few points
+/// read are evaluated anew each time, since that takes less than memory. False where elements are not such.
 bool Reference::compute_row(int tensor, int version, const Row& row) {
   const Store& store = stores_[tensor];
   if (row.linear[0] < 0 || row.linear[row.count - 1] < 0) return false;  // -1: the read does not exist
-  const int writer = point_writer(tensor, version);
-  if (writer < 0) return false;
-  const CompiledStatement& code = statements_[writer];
+  const Makers makers = makers_of(tensor, version);
+  if (makers.start < 0) return false;
   const auto steps = step_of(row.linear, row.count, store.strides);
   if (!steps) return false;
-  if (code.remembered) {
+  const bool remembered = statements_[makers.last()].remembered;
+  if (remembered) {
     const Known known = recall_row(tensor, version, row);
     if (known == Known::all) return true;
-    if (known == Known::some && code.expanded > kWorthKeeping) return false;
+    if (known == Known::some && cost_of_element(makers.last()) > kWorthKeeping) return false;
   }
-  const std::vector<DimFunction>& instance = element_loops(writer).instance;
   const auto first = coordinates_of(row.linear[0], store.strides);
-  std::array<std::int64_t, 16> dims{};
-  std::vector<std::int64_t> strides(instance.size());
-  for (std::size_t k = 0; k < instance.size(); ++k) {
-    dims[k] = instance[k].at(first.data());
-    for (std::size_t d = 0; d < steps->size(); ++d) strides[k] += instance[k].factors[d] * (*steps)[d];
-  }
   const bool same = std::all_of(steps->begin(), steps->end(), [](std::int64_t step) { return step == 0; });
   const int count = same ? 1 : row.count;
-  spend(writer, count);
-  const Chunk chunk = evaluate_chunk(writer, dims.data(), strides, count, false);
+  const ElementType type = statements_[makers.start].type;
+  const Chunk started = evaluate_points(makers.start, points_of<Points>(element_loops(makers.start).instance, first, *steps), count);
+  std::array<ErrorSum, kChunk> errors;
+  for (int k = 0; k < count; ++k) {
+    row.values[k] = semantics::stored_value(store.type, type, started.values[k]);
+    errors[k].start(row.values[k], started.errors[k]);
+  }
+  if (makers.sum >= 0) {
+    const CompiledStatement& sum = statements_[makers.sum];
+    for (const std::vector<DimFunction>& term : element_loops(makers.sum).terms) {
+      const Chunk chunk = evaluate_points(makers.sum, points_of<Points>(term, first, *steps), count);
+      ErrorSum::add_each(errors.data(), *sum.reduction, store.type,
+                         {sum.type, chunk.values, chunk.errors, chunk.operands, count}, row.values);
+    }
+  }
   for (int k = 0; k < row.count; ++k) {
     if (same && k > 0) {
       row.values[k] = row.values[0];
       row.errors[k] = row.errors[0];
       continue;
     }
-    row.values[k] = semantics::stored_value(store.type, code.type, chunk.values[k]);
-    ErrorSum error;
-    error.start(row.values[k], chunk.errors[k]);
-    row.errors[k] = error.error(row.values[k], store.narrow);
-    if (code.remembered) remember(tensor, version, row.linear[k], row.values[k], row.errors[k]);
+    row.errors[k] = errors[k].error(row.values[k], store.narrow);
+    if (remembered) remember(tensor, version, row.linear[k], row.values[k], row.errors[k]);
     if (store.sums_16_bits) row.values[k] = round_to(store.type, row.values[k]);
   }
   return true;
@@ -188,16 +223,20 @@ void Reference::add_needed(int statement, const std::int64_t* dims, std::vector<
     if (store.input || (read.guard && !read.guard->evaluate(dims))) continue;
     const Element element{read.tensor, version_seen(statement, read.tensor), read.at(dims, store.strides)};
     if (known(element)) continue;
-    const int writer = point_writer(element.tensor, element.version);
-    if (writer < 0 || statements_[writer].expanded > kWorthKeeping) {
+    const Makers makers = makers_of(element.tensor, element.version);
+    if (makers.start < 0 || cost_of_element(makers.last()) > kWorthKeeping) {
       if (found.empty() || found.back() != element) found.push_back(element);
       continue;
     }
-    const std::vector<DimFunction>& instance = element_loops(writer).instance;
     const auto at = coordinates_of(element.linear, store.strides);
-    std::array<std::int64_t, 16> inner{};
-    for (std::size_t k = 0; k < instance.size(); ++k) inner[k] = instance[k].at(at.data());
-    add_needed(writer, inner.data(), found);
+    const auto add = [&](int maker, const std::vector<DimFunction>& instance) {
+      std::array<std::int64_t, 16> inner{};
+      for (std::size_t k = 0; k < instance.size(); ++k) inner[k] = instance[k].at(at.data());
+      add_needed(maker, inner.data(), found);
+    };
+    add(makers.start, element_loops(makers.start).instance);
+    if (makers.sum < 0) continue;
+    for (const std::vector<DimFunction>& term : element_loops(makers.sum).terms) add(makers.sum, term);
   }
 }
 
