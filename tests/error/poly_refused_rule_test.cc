@@ -113,7 +113,8 @@ TEST(AlgebraError, RecomputedValuesAreCheapAndReadOnce) {
 }
 
 TEST(AlgebraError, SumsThatAreAddedUpAgainHaveFewTermsOfOthers) {
-  const std::string no_value = "rule recompute does not apply to apart: it is not the only definition of a temporary, or is a reduction";
+  const std::string no_value =
+      "rule recompute does not apply to apart: it is not the only definition of a temporary, or is a reduction";
   EXPECT_EQ(refusal(samples::nearest_points("5"), "recompute", {"apart"}), no_value);
   EXPECT_EQ(refusal(samples::nearest_points("C"), "recompute", {"apart"}), no_value) << "the number of terms hangs on a size";
   EXPECT_EQ(refusal(samples::nearest_points("3", ElementType::f16), "recompute", {"apart"}), no_value) << "rounded at its end";
@@ -126,12 +127,14 @@ TEST(AlgebraError, SumsThatAreAddedUpAgainHaveFewTermsOfOthers) {
       statement.reads[0].relation = parse_map("[B, N, M, C] -> { apart[n, i, j, c] -> x[n, i, j, c] }", "test");
   }
   ASSERT_NO_THROW(validate(own));
-  EXPECT_EQ(refusal(own, "recompute", {"apart"}), "rule recompute does not apply to apart: each of its elements is made of others");
+  EXPECT_EQ(refusal(own, "recompute", {"apart"}),
+            "rule recompute does not apply to apart: each of its elements is made of others");
   // One term fewer below the diagonal: no value has them all.
   Nest ragged = samples::nearest_points();
   for (Statement& statement : ragged.statements) {
     if (statement.name == "apart")
-      statement.domain = parse_set("[B, N, M, C] -> { apart[n, i, j, c] : 0 <= n < B and 0 <= i < N and 0 <= j < M and 0 <= c < 3 and c <= i }", "test");
+      statement.domain = parse_set(
+          "[B, N, M, C] -> { apart[n, i, j, c] : 0 <= n < B and 0 <= i < N and 0 <= j < M and 0 <= c < 3 and c <= i }", "test");
   }
   EXPECT_EQ(refusal(ragged, "recompute", {"apart"}), no_value);
 }

@@ -441,6 +441,14 @@ TEST(Recompute, ASumOfAFewTermsIsAddedUpWhereItIsRead) {
   EXPECT_EQ(isl_text(nest.statement("to").reads[2].relation.range()), "[B, N, M, C] -> { x[i0, i1, 1] }");
   EXPECT_EQ(nest.find_tensor("apart"), nullptr);
   EXPECT_EQ(nest.find_statement("start"), nullptr);
+  // A product may be -0, which 0 + -0 is not.
+  Nest products = samples::nearest_points("2");
+  samples::value_of(products, "apart") = samples::value_of(products, "apart").rewrite([](const ScalarExpr& node) {
+    return node.op() == ScalarOp::sub ? node.args()[0] : node;
+  });
+  EXPECT_EQ(value_text(rule("recompute").apply(products, {"apart"}).nest, "to"), "((x * x) + (x * x))");
+  samples::value_of(products, "apart") = read(0) * read(1);
+  EXPECT_EQ(value_text(rule("recompute").apply(products, {"apart"}).nest, "to"), "((0 + (x * y)) + (x * y))");
 }
 
 TEST(Moments, MeanAndVarianceAreOneComposite) {

@@ -7,14 +7,14 @@
 // Conditions what f reads is not written again before the readers; f is short; readers of t's elements are one to one, so that f is
 //            computed at most once for each reader and element.
 // Proof      f_e has the same value at the reader, by the first condition, and the cast is the store's. Terms are added in their order, to
-//            what the sum starts from; one that starts from 0 begins with its first term (0 + x = x).
+//            what the sum starts from; one that starts from 0 begins with its first term where that is never -0 (0 + x² = x²).
 // Rounding   none: the same operations on the same values.
 #include <isl/map.h>
 
 #include <algorithm>
 
-#include "poly/algebra/rules/few_terms.h"
 #include "poly/algebra/rules/rule_list.h"
+#include "poly/algebra/values/few_terms.h"
 #include "poly/algebra/values/nest_edit.h"
 
 namespace nestor {

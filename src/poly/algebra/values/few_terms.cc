@@ -1,5 +1,5 @@
 // Terms one after the other, each with its reduced dims fixed.
-#include "poly/algebra/rules/few_terms.h"
+#include "poly/algebra/values/few_terms.h"
 
 #include <isl/map.h>
 #include <isl/set.h>
@@ -42,6 +42,12 @@ std::vector<std::vector<std::int64_t>> terms_of(const isl::set& domain, const st
   return found;
 }
 
+/// Is 0 + x the same as x, bit for bit? It is unless x is -0, which no square is, and no size.
+bool keeps_zero(const ScalarExpr& term) {
+  const bool square = term.op() == ScalarOp::mul && term.args()[0].equals(term.args()[1]);
+  return square || term.op() == ScalarOp::abs || term.op() == ScalarOp::exp;
+}
+
 /// { Start -> Sum }: the instance that adds the term to what the start has written.
 isl::map instance_of(const Nest& nest, const Statement& start, const Statement& sum, const std::vector<int>& reduced,
                      const std::vector<std::int64_t>& term) {
@@ -77,7 +83,8 @@ std::optional<Nest> with_sum_as_value(const Nest& nest, const std::string& sum) 
     const isl::set with_term = instance.domain().intersect_params(full_context(nest));
     if (!instance.is_single_valued() || !domain_in(nest, start).is_subset(with_term)) return std::nullopt;
     const ScalarExpr term = import_value(value, update, instance, update.value);
-    value.value = k == 0 && from_zero ? term : ScalarExpr::make(ScalarOp::add, {value.value, term});
+    const bool first = k == 0 && from_zero && keeps_zero(term);
+    value.value = first ? term : ScalarExpr::make(ScalarOp::add, {value.value, term});
   }
   if (terms.empty()) return std::nullopt;
   value = renamed(value, sum);
