@@ -138,7 +138,8 @@ bool Reference::compute_row(int tensor, int version, const Row& row) {
   const bool same = std::all_of(steps->begin(), steps->end(), [](std::int64_t step) { return step == 0; });
   const int count = same ? 1 : row.count;
   const ElementType type = statements_[makers.start].type;
-  const Chunk started = evaluate_points(makers.start, points_of<Points>(element_loops(makers.start).instance, first, *steps), count);
+  const Chunk started =
+      evaluate_points(makers.start, points_of<Points>(element_loops(makers.start).instance, first, *steps), count);
   std::array<ErrorSum, kChunk> errors;
   for (int k = 0; k < count; ++k) {
     row.values[k] = semantics::stored_value(store.type, type, started.values[k]);
@@ -148,8 +149,8 @@ bool Reference::compute_row(int tensor, int version, const Row& row) {
     const CompiledStatement& sum = statements_[makers.sum];
     for (const std::vector<DimFunction>& term : element_loops(makers.sum).terms) {
       const Chunk chunk = evaluate_points(makers.sum, points_of<Points>(term, first, *steps), count);
-      ErrorSum::add_each(errors.data(), *sum.reduction, store.type,
-                         {sum.type, chunk.values, chunk.errors, chunk.operands, count}, row.values);
+      ErrorSum::add_each(errors.data(), *sum.reduction, store.type, {sum.type, chunk.values, chunk.errors, chunk.operands, count},
+                         row.values);
     }
   }
   for (int k = 0; k < row.count; ++k) {

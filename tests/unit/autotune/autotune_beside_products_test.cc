@@ -1,4 +1,5 @@
-// What stands beside products, and sums over pairs: statements that one kernel can have together are not left to kernels of their own.
+// What stands beside products, parts of sums, and sums over pairs: statements that one kernel can have together are not left to kernels of
+// their own.
 #include "autotune/space/nest/nest_space.h"
 #include "autotune/trial/trial_steps.h"
 #include "codegen/gpu/backend.h"
@@ -73,8 +74,8 @@ struct Guess {
 };
 
 bool is_kept(const TileProgram& program, const std::string& tensor) {
-  const auto found = std::find_if(program.buffers.begin(), program.buffers.end(),
-                                  [&](const Buffer& buffer) { return buffer.name == tensor; });
+  const auto found =
+      std::find_if(program.buffers.begin(), program.buffers.end(), [&](const Buffer& buffer) { return buffer.name == tensor; });
   return found != program.buffers.end() && found->memory == Memory::scratch;
 }
 
@@ -87,6 +88,42 @@ TEST(BesideProducts, BothSumsHaveOneKernelAndWhatOneReaderNeedsStaysInIt) {
   EXPECT_TRUE(is_kept(program, "normed"));
   EXPECT_EQ(plans->kernels.front().bodies.front().all_threads(), 64) << "as many as places in a row: others would be idle";
   EXPECT_EQ(guess.difference({{"B", 2}, {"S", 5}, {"N", 40}}), "");
+}
+
+/// A norm of groups of ten channels, which lie last, over all places.
+Nest norm_of_groups() {
+  const std::string group = "0 <= n < B and 0 <= g < 8", point = group + " and 0 <= s < S and 0 <= c < 10";
+  const ScalarExpr count = ScalarExpr::cast(ElementType::f32, ScalarExpr::index(0)) * number(10), apart = wide(0) - read(1);
+  return NestBuilder("norm_of_groups", {{"B", 3}, {"S", 1500}})
+      .tensor("x", TensorRole::input, {"B", "S", "8", "10"}, kHalf)
+      .tensor("total", TensorRole::temporary, {"B", "8"})
+      .tensor("mean", TensorRole::temporary, {"B", "8"})
+      .tensor("squares", TensorRole::temporary, {"B", "8"})
+      .tensor("scale", TensorRole::temporary, {"B", "8"})
+      .tensor("y", TensorRole::output, {"B", "S", "8", "10"}, kHalf)
+      .statement("total_init[n, g] : " + group, "total[n, g]", {}, number(0))
+      .statement("total[n, g, s, c] : " + point, "total[n, g]", {"x[n, s, g, c]"}, wide(0), ReductionOp::add)
+      .statement("mean[n, g] : " + group, "mean[n, g]", {"total[n, g]"}, read(0) / count, std::nullopt, {"S"})
+      .statement("squares_init[n, g] : " + group, "squares[n, g]", {}, number(0))
+      .statement("squares[n, g, s, c] : " + point, "squares[n, g]", {"x[n, s, g, c]", "mean[n, g]"}, apart * apart,
+                 ReductionOp::add)
+      .statement("scale[n, g] : " + group, "scale[n, g]", {"squares[n, g]"},
+                 apply(ScalarOp::rsqrt, read(0) / count + number(1e-5)), std::nullopt, {"S"})
+      .statement("y[n, s, g, c] : " + point, "y[n, s, g, c]", {"x[n, s, g, c]", "mean[n, g]", "scale[n, g]"},
+                 ScalarExpr::cast(kHalf, apart * read(2)))
+      .build();
+}
+
+TEST(PartsOfSums, AreCombinedByOneKernelWhichAlsoStartsTheSums) {
+  Guess guess(norm_of_groups(), {{"B", 32}, {"S", 4096}});
+  ASSERT_EQ(guess.candidate.infeasible, "");
+  const auto plans = plan_kernels(guess.program(), {});
+  ASSERT_EQ(plans->kernels.size(), 3U) << "parts, statistics, results";
+  const nvptx::BlockPlan& results = plans->kernels.back().bodies.front();
+  EXPECT_EQ(results.all_threads(), 160) << "five pairs of a row, in whole warps";
+  EXPECT_EQ(results.ops.front().layout.lanes, 5);
+  EXPECT_EQ(guess.difference({{"B", 2}, {"S", 133}}), "");
+  EXPECT_EQ(guess.difference({{"B", 3}, {"S", 40}}), "");
 }
 
 TEST(PairSums, DistancesAreComputedByEachMinimumInRegisters) {

@@ -323,8 +323,8 @@ void add_few_results(const GpuPointSource& source, const std::set<std::string>& 
   for (const int split : source.split_axes) {
     const auto axis = static_cast<std::size_t>(split);
     if (axis >= whole.structure.axes.size() || whole.structure.axes[axis].name != usual.axes[axis].name) continue;
-    // The last ones are for sums over one dim.
-    for (const auto& [rounds, threads] : {std::pair{2, 512}, {8, 512}, {32, 32}}) {
+    // Four blocks of 512 threads fill a multiprocessor. The last ones are for sums over one dim.
+    for (const auto& [rounds, threads] : {std::pair{4, 512}, {2, 512}, {8, 512}, {32, 32}}) {
       const std::int64_t parts = ceil_div(rounds * source.limits.units, results);
       if (whole.structure.axes[axis].extent < 2 * parts) continue;
       points.push_back(completed(source, {rules, split, parts}, Fusion::alike, {{"threads", threads}, {"cluster", 1}}));

@@ -15,6 +15,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <numeric>
 #include <set>
 
 namespace nestor {
@@ -23,8 +24,8 @@ namespace {
 constexpr std::int64_t kPieceBytes = 16;                ///< of an asynchronous copy
 constexpr double kFewPoints = 256, kManyPoints = 4096;  ///< of a work tile that is no row of a sum
 constexpr double kPointsOfThread = 8;
-constexpr std::int64_t kFewestThreads = 64;             ///< of a block of sums
-constexpr double kFewestPoints = 3;  ///< a thread's share below which most of its time goes into overhead
+constexpr std::int64_t kFewestThreads = 64;  ///< of a block of sums
+constexpr double kFewestPoints = 3;          ///< a thread's share below which most of its time goes into overhead
 
 /// Calls `visit(loop_group, statement)` for every statement of the fusion group.
 template <class F>
@@ -245,6 +246,16 @@ std::int64_t rows_without_sums(const NestStructure& structure, const FusionGroup
   return rows;
 }
 
+/// Of blocks of single elements with so many in a row: whole rows in whole warps, where vectors of a row are few and no power of two. Else
+/// some threads of each row would be idle, or neighbours would not have neighbouring vectors.
+std::int64_t threads_of_whole_rows(std::int64_t threads, std::int64_t row, const GpuLimits& limits) {
+  constexpr std::int64_t kWidest = 8;
+  const std::int64_t vectors = row / std::gcd(row, kWidest);
+  if (vectors < 2 || vectors > nvptx::kWarpThreads || std::has_single_bit(static_cast<std::uint64_t>(vectors))) return threads;
+  const std::int64_t whole = std::lcm(vectors, std::int64_t{nvptx::kWarpThreads});
+  return whole > limits.most_threads ? threads : std::max<std::int64_t>(threads / whole, 1) * whole;
+}
+
 /// Threads that find something to do in the heaviest sum of the group: they share its last dim, by vectors, and the longest of the others.
 /// 0: it sums over one dim, or none.
 std::int64_t threads_of_sum(const NestStructure& structure, const FusionGroup& group) {
@@ -427,6 +438,11 @@ NamedValues values_beside_products(const NestStructure& structure, const FusionG
   const std::vector<GpuShape> shapes = likely_shapes(tiles.points, limits);
   GpuShape shape = shapes.empty() ? longest_shape(structure, group, limits) : shape_of_rows(tiles, shapes.front());
   if (points_per_work_tile(structure, group) <= 1) shape.rows = rows_without_sums(structure, group, tiles, shape, limits);
+  const bool whole_rows = tiles.inside < group.axes.size() && points_per_work_tile(structure, group) <= 1;
+  if (whole_rows) {
+    const Axis& row = structure.axes[static_cast<std::size_t>(group.axes.back())];
+    shape.threads = threads_of_whole_rows(shape.threads, row.extent, limits);
+  }
   // Blocks without idle threads: more of them find room at once.
   if (const std::int64_t most = threads_of_sum(structure, group); most > 0 && most < shape.threads * shape.cluster) {
     shape.threads = std::clamp<std::int64_t>(power_of_two_from(static_cast<double>(most)), kFewestThreads, shape.threads);

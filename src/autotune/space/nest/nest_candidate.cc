@@ -166,6 +166,12 @@ NestCandidate::GroupShape NestCandidate::shape_of(const FusionGroup& group, Name
   }
   place_early(shape.on_gpu.grid);
   shape.plan = plan_for(variants_, chosen_, group, shape.values, facts_.limits, combines(group));
+  const bool parts_all = facts_.limits.gpu && !is_main(group) && group.loop_groups.size() > 1 && shape.plan.order.empty();
+  if (parts_all && !group.axes.empty()) {
+    // Without a common loop they would have kernels of their own.
+    shape.values["tile." + chosen_.structure.axes[static_cast<std::size_t>(group.axes.front())].name] = 1;
+    shape.plan = plan_for(variants_, chosen_, group, shape.values, facts_.limits, combines(group));
+  }
   return shape;
 }
 

@@ -49,7 +49,8 @@ class NestSpace : public Space {
     for (const std::string& rule : matching_rules(schedules)) {
       if (rule == kSplittingRule || (limits.gpu && costs_accuracy(rule) && !has_16_bits(schedules.nest()))) continue;
       if ((is_for_products(rule) || rule == kAgainRule) && !tensor_cores) continue;
-      if (rule == kRecomputingRule && !(limits.gpu && (sums_over_planes(schedules.nest()) || recomputes_sums(schedules)))) continue;
+      if (rule == kRecomputingRule && !(limits.gpu && (sums_over_planes(schedules.nest()) || recomputes_sums(schedules))))
+        continue;
       rules_.push_back(rule);
       if (enabled_by_default(rule)) usual_rules_.insert(rule);
       if (is_for_products(rule)) for_products.insert(rule);

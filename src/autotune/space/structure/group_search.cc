@@ -1,10 +1,12 @@
 // Fusion groups, their parallel loops and their skewed forms, each proved by applying the steps.
 #include "autotune/space/structure/group_search.h"
 
+#include "autotune/space/structure/axes.h"
 #include "autotune/space/structure/group_steps.h"
 #include "autotune/space/structure/try_steps.h"
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <numeric>
 #include <optional>
@@ -16,8 +18,14 @@ namespace {
 
 class GroupFinder {
  public:
-  GroupFinder(const Schedule& base, const NestStructure& structure, const std::vector<int>& loop_groups, Fusion fusion)
-      : base_(base), structure_(structure), loop_groups_(loop_groups), fusion_(fusion) {
+  /// `moves_starts`: accumulators may start later than they do, with what is added to them.
+  GroupFinder(const Schedule& base, const NestStructure& structure, const std::vector<int>& loop_groups, Fusion fusion,
+              bool moves_starts)
+      : base_(base),
+        structure_(structure),
+        loop_groups_(loop_groups),
+        fusion_(fusion),
+        moves_starts_(moves_starts && fusion == Fusion::alike) {
     if (fusion == Fusion::connected) find_components();
   }
 
@@ -26,20 +34,22 @@ class GroupFinder {
     const int count = static_cast<int>(loop_groups_.size());
     taken_.assign(loop_groups_.size(), false);
     for (int first = 0; first < count;) {
-      if (taken_[static_cast<std::size_t>(first)]) {
+      if (taken_[static_cast<std::size_t>(first)] || waits(first)) {
         ++first;
         continue;
       }
-      const int last = end_of_run(first);
+      int last = end_of_run(first);
       FusionGroup group = group_of(first, last);
       // The longest run is tried first, since it mostly is legal; what is not legal as a whole is grown loop group by loop group.
       if (last - first > 1 && !legal(group)) {
         int grown = first + 1;
         while (grown < last && legal(group_of(first, grown + 1))) ++grown;
-        group = group_of(first, grown);
+        last = grown;
+        group = group_of(first, last);
       }
-      first += static_cast<int>(group.loop_groups.size());
-      if (fusion_ == Fusion::alike) gather(group, first);
+      join_waiting(group, first, last, fusion_groups);
+      first = last;
+      if (fusion_ == Fusion::alike) gather(group, first, fusion_groups);
       complete(group);
       fusion_groups.push_back(std::move(group));
     }
@@ -47,17 +57,20 @@ class GroupFinder {
   }
 
  private:
-  /// Behind the last place that the run from `first` may have.
+  /// Behind the last place that the run from `first` may have. What a group before has stands between for nothing.
   int end_of_run(int first) const {
     int last = first + 1;
-    while (last < static_cast<int>(loop_groups_.size()) && !taken_[static_cast<std::size_t>(last)] && extends(first, last))
-      ++last;
+    for (int place = last; place < static_cast<int>(loop_groups_.size()); ++place) {
+      if (taken_[static_cast<std::size_t>(place)]) continue;
+      if (!extends(first, place)) break;
+      last = place + 1;
+    }
     return last;
   }
 
   /// Adds later runs with the same parallel loops that sum up the same input. They may need nothing of what stands between, such as the
   /// combining of parts.
-  void gather(FusionGroup& group, int next) {
+  void gather(FusionGroup& group, int next, std::vector<FusionGroup>& alone) {
     for (int place = next; place < static_cast<int>(loop_groups_.size());) {
       if (taken_[static_cast<std::size_t>(place)]) {
         ++place;
@@ -74,9 +87,74 @@ class GroupFinder {
       if (alike && reduces(group) && reduces(run) && reads_same_input(group, run) && legal(more)) {
         group = std::move(more);
         std::fill(taken_.begin() + place, taken_.begin() + end, true);
+        join_waiting(group, place, end, alone);
       }
       place = end;
     }
+  }
+
+  /// An accumulator that starts before what else stands between, such as parts, starts where it is added to: with that run.
+  bool waits(int place) {
+    if (!moves_starts_ || !starts(place)) return false;
+    const int user = user_of(place, place + 1);
+    if (user < 0 || starts(user)) return false;
+    waiting_.emplace_back(place, user);
+    return true;
+  }
+
+  /// Those that wait for one of the places first .. last - 1 join the group that has it, or become groups before it.
+  void join_waiting(FusionGroup& group, int first, int last, std::vector<FusionGroup>& alone) {
+    const auto is_for = [&](const auto& each) { return each.second >= first && each.second < last; };
+    for (const auto& each : waiting_) {
+      if (!is_for(each) || join(group, each.first)) continue;
+      alone.push_back(single(each.first));
+      complete(alone.back());
+    }
+    std::erase_if(waiting_, is_for);
+  }
+
+  FusionGroup single(int place) const {
+    FusionGroup group;
+    group.heaviest = loop_groups_[place];
+    group.loop_groups = {loop_groups_[place]};
+    group.axes = common_axes(structure_, group.loop_groups, group.heaviest);
+    return group;
+  }
+
+  /// Puts the loop group at the place in front; false, and the group is the same: they share fewer loops, or none legally.
+  bool join(FusionGroup& group, int place) const {
+    FusionGroup more = group;
+    more.loop_groups.insert(more.loop_groups.begin(), loop_groups_[place]);
+    more.axes = common_axes(structure_, more.loop_groups, more.heaviest);
+    const bool alike = more.axes.size() == group.axes.size() && single(place).axes.size() == group.axes.size();
+    if (!alike || !legal(more)) return false;
+    group = std::move(more);
+    return true;
+  }
+
+  /// Does the loop group at the place just give temporaries a value to start from, of sums that are no products of matrices?
+  bool starts(int place) const {
+    const std::vector<std::string>& names = structure_.loop_groups[static_cast<std::size_t>(loop_groups_[place])].statements;
+    return std::all_of(names.begin(), names.end(), [&](const std::string& name) {
+      const Statement& start = base_.nest().statement(name);
+      const bool constant =
+          !start.reduction && start.reads.empty() && base_.nest().tensor(start.write.tensor).role == TensorRole::temporary;
+      return constant &&
+             std::none_of(base_.nest().statements.begin(), base_.nest().statements.end(), [&](const Statement& other) {
+               return other.write.tensor == start.write.tensor && multiplies_matrices(other);
+             });
+    });
+  }
+
+  /// The first place from `next` on that is not taken and touches what the loop group at `place` does; -1: there is none.
+  int user_of(int place, int next) const {
+    const std::set<std::string> own = tensors_of(place);
+    for (int other = next; other < static_cast<int>(loop_groups_.size()); ++other) {
+      const std::set<std::string> tensors = tensors_of(other);
+      const bool uses = std::any_of(own.begin(), own.end(), [&](const auto& tensor) { return tensors.contains(tensor); });
+      if (uses) return taken_[static_cast<std::size_t>(other)] ? -1 : other;
+    }
+    return -1;
   }
 
   double points_of(int loop_group) const { return structure_.loop_groups[static_cast<std::size_t>(loop_group)].points; }
@@ -112,7 +190,11 @@ class GroupFinder {
     if (fusion_ == Fusion::connected) {
       if (components_[static_cast<std::size_t>(first)] != components_[static_cast<std::size_t>(next)]) return false;
     } else if (fusion_ >= Fusion::related && !shares_tensor(first, next)) {
-      return false;
+      // A start by itself shares nothing: what is added to it does.
+      const int user = moves_starts_ && starts(next) ? user_of(next, next + 1) : -1;
+      if (user < 0 || !std::all_of(taken_.begin() + next + 1, taken_.begin() + user, std::identity()) ||
+          !shares_tensor(first, user))
+        return false;
     }
     if (fusion_ == Fusion::alike && group_of(next, next + 1).axes.size() != after.size()) return false;
     return !after.empty() && (fusion_ == Fusion::maximal || after.size() == before.size());
@@ -153,11 +235,12 @@ class GroupFinder {
     return false;
   }
 
-  /// Of the loop groups at the places first .. last - 1.
+  /// Of the loop groups at the places first .. last - 1 that no group before has.
   FusionGroup group_of(int first, int last) const {
     FusionGroup group;
     group.heaviest = loop_groups_[first];
     for (int place = first; place < last; ++place) {
+      if (taken_[static_cast<std::size_t>(place)]) continue;
       const int u = loop_groups_[place];
       group.loop_groups.push_back(u);
       if (structure_.loop_groups[u].points > structure_.loop_groups[group.heaviest].points) group.heaviest = u;
@@ -241,8 +324,10 @@ class GroupFinder {
   const NestStructure& structure_;
   const std::vector<int>& loop_groups_;
   const Fusion fusion_;
-  std::vector<bool> taken_;      ///< by place: a group before has it
-  std::vector<int> components_;  ///< by place, for Fusion::connected
+  const bool moves_starts_;
+  std::vector<bool> taken_;                   ///< by place: a group before has it, though others stand between
+  std::vector<std::pair<int, int>> waiting_;  ///< places of starts, and those of who adds to them first
+  std::vector<int> components_;               ///< by place, for Fusion::connected
 };
 
 }  // namespace
@@ -283,12 +368,12 @@ std::vector<int> find_reduction_groups(const Schedule& base, const NestStructure
 std::vector<FusionGroup> find_fusion_groups(const Schedule& base, const NestStructure& structure, Fusion fusion) {
   std::vector<int> all(structure.loop_groups.size());
   std::iota(all.begin(), all.end(), 0);
-  return find_fusion_groups_of(base, structure, all, fusion);
+  return GroupFinder(base, structure, all, fusion, true).find();
 }
 
 std::vector<FusionGroup> find_fusion_groups_of(const Schedule& base, const NestStructure& structure,
                                                const std::vector<int>& loop_groups, Fusion fusion) {
-  return GroupFinder(base, structure, loop_groups, fusion).find();
+  return GroupFinder(base, structure, loop_groups, fusion, false).find();
 }
 
 }  // namespace nestor

@@ -12,8 +12,8 @@ namespace nestor {
 /// How far statements are fused. careful: while the common loops stay as many; related: the same, of statements that share a tensor; maximal:
 /// while one is left; prepared: the same, but what products of matrices need and do not take part in stands before them
 /// (find_prepared_groups); apart: such a preparation, and the products are fused carefully; alike: of statements that share a tensor and have
-/// the same parallel loops, all of them, with later sums of the same input that need nothing of what stands between; connected: careful, of
-/// statements that computed values lead from one to the other, so that results of inputs alone stand apart.
+/// the same parallel loops, all of them, with later sums of the same input that need nothing of what stands between, and with what such sums
+/// start from; connected: careful, of statements that computed values lead from one to the other, so that results of inputs alone stand apart.
 enum class Fusion : std::uint8_t { none, careful, maximal, prepared, apart, related, alike, connected };
 
 /// Units in textual order, cut into fusion_groups as large as `fusion` and legality allow.
