@@ -72,9 +72,6 @@ GpuShape shape_of_rows(const RowTiles& tiles, GpuShape shape);
 /// Tiles of a group that adds up a few parts of each of many sums.
 NamedValues tiles_of_few_parts(const NestStructure& structure, const FusionGroup& group);
 
-/// Values for a group of rows beside others with products on tensor cores: the first likely shape.
-NamedValues values_beside_products(const NestStructure& structure, const FusionGroup& group, const GpuLimits& limits);
-
 /// Blocks that keep half of a multiprocessor's threads.
 std::int64_t resident_blocks(const GpuShape& shape, const GpuLimits& limits);
 /// How blocks of such a shape may take work tiles: one each, or resident_blocks() in turn.

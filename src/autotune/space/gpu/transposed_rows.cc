@@ -1,10 +1,14 @@
 // Last indices of what a group reads and writes.
 #include "autotune/space/gpu/transposed_rows.h"
 
+#include "autotune/space/gpu/gpu_steps.h"
 #include "autotune/space/structure/axes.h"
+#include "codegen/gpu/target/gpu_target.h"
 #include "support/rounding.h"
 
 #include <algorithm>
+#include <bit>
+#include <numeric>
 
 namespace nestor {
 namespace {
@@ -42,6 +46,49 @@ double elements_of(const NestStructure& structure, const std::vector<int>& axes)
   for (const int axis : axes)
     elements *= axis < 0 ? 1 : static_cast<double>(structure.axes[static_cast<std::size_t>(axis)].extent);
   return elements;
+}
+
+constexpr std::int64_t kFewestThreads = 64;  ///< of a block of sums
+
+/// Where nothing is summed up and there are many rows, a thread has several of them, and loads once what they share.
+std::int64_t rows_of_many(const NestStructure& structure, const FusionGroup& group, const RowTiles& tiles, const GpuShape& shape,
+                          const GpuLimits& limits) {
+  constexpr double kMostOfThread = 64, kRounds = 16;
+  double all = 1;
+  for (std::size_t k = 0; k < tiles.inside; ++k)
+    all *= static_cast<double>(structure.axes[static_cast<std::size_t>(group.axes[k])].extent);
+  std::int64_t rows = shape.rows;
+  while (shape.cluster == 1 && tiles.inside > 0 &&
+         2 * static_cast<double>(rows) * tiles.points <= kMostOfThread * static_cast<double>(shape.threads) &&
+         all >= 2 * static_cast<double>(rows) * kRounds * limits.units &&
+         2 * rows <= structure.axes[static_cast<std::size_t>(group.axes[tiles.inside - 1])].extent)
+    rows *= 2;
+  return rows;
+}
+
+/// Of blocks of single elements with so many in a row: whole rows in whole warps, where vectors of a row are few and no power of two. Else
+/// some threads of each row would be idle, or neighbours would not have neighbouring vectors.
+std::int64_t threads_of_whole_rows(std::int64_t threads, std::int64_t row) {
+  constexpr std::int64_t kWidest = 8;
+  const std::int64_t vectors = row / std::gcd(row, kWidest);
+  if (vectors < 2 || vectors > nvptx::kWarpThreads || std::has_single_bit(static_cast<std::uint64_t>(vectors))) return threads;
+  const std::int64_t whole = std::lcm(vectors, std::int64_t{nvptx::kWarpThreads});
+  return whole > 2 * threads ? threads : std::max<std::int64_t>(threads / whole, 1) * whole;
+}
+
+/// Threads that find something to do in the heaviest sum of the group: they share its last dim, by vectors, and the longest of the others.
+/// 0: it sums over one dim, or none.
+std::int64_t threads_of_sum(const NestStructure& structure, const FusionGroup& group) {
+  constexpr std::int64_t kVector = 4;
+  const LoopGroup& heavy = structure.loop_groups[static_cast<std::size_t>(group.heaviest)];
+  std::vector<std::int64_t> summed;
+  for (std::size_t k = 0; k < heavy.extents.size(); ++k) {
+    if (heavy.reduced[k]) summed.push_back(heavy.extents[k]);
+  }
+  if (summed.size() < 2) return 0;
+  const std::int64_t along = ceil_div(summed.back(), kVector);
+  summed.pop_back();
+  return along * *std::max_element(summed.begin(), summed.end());
 }
 
 }  // namespace
@@ -210,6 +257,27 @@ NamedValues values_of_short_runs(const NestStructure& structure, const FusionGro
     const std::string& name = structure.axes[static_cast<std::size_t>(axis)].name;
     values["tile." + name] = name == beside ? 0 : 1;
   }
+  return values;
+}
+
+NamedValues values_beside_products(const NestStructure& structure, const FusionGroup& group, const GpuLimits& limits) {
+  if (group.axes.empty()) return {{"reduction_axis", -1}};
+  const RowTiles tiles = row_tiles(structure, group);
+  const std::vector<GpuShape> shapes = likely_shapes(tiles.points, limits);
+  GpuShape shape = shapes.empty() ? longest_shape(structure, group, limits) : shape_of_rows(tiles, shapes.front());
+  if (points_per_work_tile(structure, group) <= 1) shape.rows = rows_of_many(structure, group, tiles, shape, limits);
+  if (shape.cluster == 1 && tiles.inside < group.axes.size() && points_per_work_tile(structure, group) <= 1) {
+    const Axis& row = structure.axes[static_cast<std::size_t>(group.axes.back())];
+    shape.threads = threads_of_whole_rows(shape.threads, row.extent);
+  }
+  // Blocks without idle threads: more of them find room at once.
+  if (const std::int64_t most = threads_of_sum(structure, group); most > 0 && most < shape.threads * shape.cluster) {
+    shape.threads = std::clamp<std::int64_t>(static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(most))),
+                                             kFewestThreads, shape.threads);
+    shape.cluster = 1;
+  }
+  NamedValues values{{"threads", shape.threads}, {"cluster", shape.cluster}, {"reduction_axis", -1}};
+  values.merge(values_of(tiles, structure, group, shape.rows));
   return values;
 }
 

@@ -53,4 +53,7 @@ NamedValues values_of_short_runs(const NestStructure& structure, const FusionGro
 /// The same where each point of the axis repeats reads: a block takes some of them.
 NamedValues values_of_repeated_reads(const NestStructure& structure, const FusionGroup& group, int axis);
 
+/// The same for a group of rows beside others with products on tensor cores, or beside the heaviest work: the first likely shape.
+NamedValues values_beside_products(const NestStructure& structure, const FusionGroup& group, const GpuLimits& limits);
+
 }  // namespace nestor
