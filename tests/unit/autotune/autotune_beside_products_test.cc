@@ -1,6 +1,8 @@
 // What stands beside products, parts of sums, and sums over pairs: statements that one kernel can have together are not left to kernels of
 // their own.
 #include "autotune/space/nest/nest_space.h"
+#include "autotune/space/structure/rule_steps.h"
+#include "autotune/space/structure/rule_variants.h"
 #include "autotune/trial/trial_steps.h"
 #include "codegen/gpu/backend.h"
 #include "codegen/gpu/kernel_plans.h"
@@ -8,6 +10,8 @@
 #include "support/simt/simt_image.h"
 
 #include <gtest/gtest.h>
+
+#include <set>
 
 namespace nestor {
 namespace {
@@ -124,6 +128,25 @@ TEST(PartsOfSums, AreCombinedByOneKernelWhichAlsoStartsTheSums) {
   EXPECT_EQ(results.ops.front().layout.lanes, 5);
   EXPECT_EQ(guess.difference({{"B", 2}, {"S", 133}}), "");
   EXPECT_EQ(guess.difference({{"B", 3}, {"S", 40}}), "");
+}
+
+TEST(PartsOfSums, EachStatementIsInOneGroup) {
+  for (const Nest& nest : {norm_of_groups(), channel_norm(), norm_active_product(), late_division_norm()}) {
+    const Sizes sizes = complete_sizes(nest, {});
+    BaseSchedules schedules(nest_for_tuning(nest, sizes));
+    RuleVariants variants(schedules, sizes);
+    const RuleVariant& whole = variants.at({{"reassociate"}});
+    std::set<int> axes = splittable_axes(schedules, whole.rules, whole.structure);
+    axes.insert(-1);
+    for (const int axis : axes) {
+      const RuleVariant& variant = variants.at({{"reassociate"}, axis, axis < 0 ? 0 : 2});
+      std::multiset<int> seen, all;
+      for (const FusionGroup& group : find_fusion_groups(variants.base(variant), variant.structure, Fusion::alike))
+        seen.insert(group.loop_groups.begin(), group.loop_groups.end());
+      for (std::size_t u = 0; u < variant.structure.loop_groups.size(); ++u) all.insert(static_cast<int>(u));
+      EXPECT_EQ(seen, all) << nest.op << axis;
+    }
+  }
 }
 
 TEST(PairSums, DistancesAreComputedByEachMinimumInRegisters) {
