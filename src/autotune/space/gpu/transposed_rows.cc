@@ -50,8 +50,8 @@ double elements_of(const NestStructure& structure, const std::vector<int>& axes)
 
 constexpr std::int64_t kFewestThreads = 64;  ///< of a block of sums
 
-/// Where nothing is summed up and there are many rows, a thread has several of them, and loads once what they share.
-std::int64_t rows_of_many(const NestStructure& structure, const FusionGroup& group, const RowTiles& tiles, const GpuShape& shape,
+/// Where nothing is summed up: of many rows a thread has several, and loads once what they share; of few, no more than keep all units busy.
+std::int64_t rows_without_sums(const NestStructure& structure, const FusionGroup& group, const RowTiles& tiles, const GpuShape& shape,
                           const GpuLimits& limits) {
   constexpr double kMostOfThread = 64, kRounds = 16;
   double all = 1;
@@ -63,6 +63,9 @@ std::int64_t rows_of_many(const NestStructure& structure, const FusionGroup& gro
          all >= 2 * static_cast<double>(rows) * kRounds * limits.units &&
          2 * rows <= structure.axes[static_cast<std::size_t>(group.axes[tiles.inside - 1])].extent)
     rows *= 2;
+  while (rows > 1 && all < static_cast<double>(rows) * limits.units &&
+         static_cast<double>(rows / 2) * tiles.points >= static_cast<double>(shape.threads))
+    rows /= 2;
   return rows;
 }
 
@@ -265,7 +268,7 @@ NamedValues values_beside_products(const NestStructure& structure, const FusionG
   const RowTiles tiles = row_tiles(structure, group);
   const std::vector<GpuShape> shapes = likely_shapes(tiles.points, limits);
   GpuShape shape = shapes.empty() ? longest_shape(structure, group, limits) : shape_of_rows(tiles, shapes.front());
-  if (points_per_work_tile(structure, group) <= 1) shape.rows = rows_of_many(structure, group, tiles, shape, limits);
+  if (points_per_work_tile(structure, group) <= 1) shape.rows = rows_without_sums(structure, group, tiles, shape, limits);
   if (shape.cluster == 1 && tiles.inside < group.axes.size() && points_per_work_tile(structure, group) <= 1) {
     const Axis& row = structure.axes[static_cast<std::size_t>(group.axes.back())];
     shape.threads = threads_of_whole_rows(shape.threads, row.extent);
