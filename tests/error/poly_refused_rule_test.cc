@@ -63,6 +63,11 @@ TEST(AlgebraError, KeepResultNeedsAResultThatIsReadAgain) {
   EXPECT_EQ(refusal(samples::interleaved_products(), "join_rows", {"sum"}),
             "rule join_rows does not apply to sum: no operand has whole rows along its last two indices, the last one of a known "
             "extent");
+  EXPECT_EQ(refusal(samples::outer_products(), "join_results", {"out"}),
+            "rule join_results does not apply to out: it reads no sum of products at an index that joins two of its dims");
+  EXPECT_EQ(refusal(samples::outer_products(), "join_results", {"sum"}),
+            "rule join_results does not apply to sum: it is no statement of its own loops that computes each element once, from "
+            "other tensors");
   EXPECT_EQ(refusal(samples::outer_products(), "gather_terms", {"sum"}),
             "rule gather_terms does not apply to sum: its terms have no known extents that are the same for all results");
   EXPECT_EQ(refusal(samples::patches(14, 1), "gather_terms", {"sum"}),

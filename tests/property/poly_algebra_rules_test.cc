@@ -53,6 +53,7 @@ std::vector<Nest> nests() {
           samples::quotients_by_roots(),
           samples::interleaved_products(),
           samples::outer_products(),
+          rule("join_rows").apply(samples::outer_products(), {"sum"}).nest,
           samples::strided_convolution(3, 2, 2),
           samples::patches(2),
           samples::product_of_rows(),

@@ -126,13 +126,13 @@ class KernelBuilder {
   /// Tensor maps of the circular buffers, then of the stores that need one.
   std::vector<KernelParam> maps_of(const TensorPlan& plan) const {
     std::vector<KernelParam> maps;
-    const auto add = [&](int buffer, int row_index, int pack_index, int rows, int columns = kBlockColumns) {
+    const auto add = [&](int buffer, int row_index, int pack_index, int rows, int pack, int columns = kBlockColumns) {
       const bool held = plan.buffer(buffer).memory == Memory::workspace;
       KernelParam map{KernelParam::Kind::tensor_map, held ? -1 : argument_ordinal(program_, buffer), 0, plan.buffer(buffer).name};
       if (held) map.held = workspace_tensor(buffer);
       map.box.assign(plan.buffer(buffer).extents.size(), 1);
-      map.box[row_index] = pack_index < 0 ? rows : rows / plan.pack;
-      if (pack_index >= 0) map.box[pack_index] = plan.pack;
+      map.box[row_index] = pack_index < 0 ? rows : rows / pack;
+      if (pack_index >= 0) map.box[pack_index] = pack;
       map.order = copied_order(map.box.size(), row_index, pack_index);
       map.box.back() = columns;
       map.swizzle = columns * kSwizzleBytes / kBlockColumns;
@@ -140,7 +140,7 @@ class KernelBuilder {
     };
     for (const CircularBuffer& ring : plan.circular_buffers) {
       if (ring.scheduler) continue;
-      add(ring.buffer, ring.row_index, ring.pack_index, ring.copied_rows());
+      add(ring.buffer, ring.row_index, ring.pack_index, ring.copied_rows(), plan.pack);
       if (ring.row_stride == 1 && ring.pack_stride == 1) continue;
       KernelParam& map = maps.back();
       map.element_strides.assign(map.box.size(), 1);
@@ -148,7 +148,8 @@ class KernelBuilder {
       if (ring.pack_index >= 0) map.element_strides[ring.pack_index] = ring.pack_stride;
     }
     for (const TensorOp& op : plan.ops) {
-      if (op.through_shared) add(op.op.write.buffer, op.row_index, op.pack_index, kWarpgroupRows, op.stage_columns);
+      const CopiedRows copy = op.through_shared ? copied_rows(plan, op) : CopiedRows{};
+      if (op.through_shared) add(op.op.write.buffer, copy.outer, copy.inner, copy.rows, copy.per_outer, op.stage_columns);
     }
     return maps;
   }

@@ -147,6 +147,48 @@ TEST(JoinRows, RowsWithGapsOrOfUnknownLengthStay) {
   EXPECT_EQ(matches("join_rows", interleaved_products()), 0U) << "no extent is known";
 }
 
+TEST(JoinResults, WhatReadsJoinedSumsRunsAlongTheirDims) {
+  const Nest joined = rule("join_rows").apply(outer_products(), {"sum"}).nest;
+  const Nest nest = rule("join_results").apply(joined, {"out"}).nest;
+  validate(nest);
+  EXPECT_THAT(nest.statement("out").dims, ElementsAre("g", "f"));
+  EXPECT_TRUE(nest.statement("out")
+                  .write.relation.intersect_domain(nest.statement("out").domain)
+                  .is_equal(parse_map(
+                      "[V, N] -> { out[g, f] -> out[g // 3, f // 5, g % 3, f % 5] : 0 <= g < 3N and 0 <= f < 5N }", "test")));
+  EXPECT_TRUE(nest.statement("out")
+                  .reads[0]
+                  .relation.intersect_domain(nest.statement("out").domain)
+                  .is_equal(parse_map("[V, N] -> { out[g, f] -> sums[g, f] : 0 <= g < 3N and 0 <= f < 5N }", "test")));
+  EXPECT_EQ(matches("join_results", nest), 0U) << "once";
+}
+
+TEST(JoinResults, StatementsThatLeaveOutElementsOrReadTheirOwnStay) {
+  const Nest joined = rule("join_rows").apply(outer_products(), {"sum"}).nest;
+  EXPECT_EQ(matches("join_results", outer_products()), 0U) << "no sum has joined dims";
+  EXPECT_EQ(matches("join_results", joined), 1U);
+  const auto with = [&](const std::function<void(Statement&)>& change) {
+    Nest nest = joined;
+    Statement out = nest.statement("out");
+    change(out);
+    replace_statement(nest, out);
+    return matches("join_results", nest);
+  };
+  const std::string cell = "[V, N] -> { out[i, j, g, f] : 0 <= i < N and 0 <= j < N and 0 <= g < 3 and 0 <= f < 5 and ";
+  EXPECT_EQ(with([&](Statement& out) { out.domain = parse_set(cell + "g <= i and f <= j }", "test"); }), 0U) << "triangles";
+  EXPECT_EQ(with([&](Statement& out) { out.domain = parse_set(cell + "g <= i }", "test"); }), 1U) << "columns alone";
+  EXPECT_EQ(with([&](Statement& out) {
+              out.reads[0].relation = parse_map("[V, N] -> { out[i, j, g, f] -> sums[g + 2i, f + 4j] }", "test");
+            }),
+            0U)
+      << "other steps than the extents";
+  EXPECT_EQ(with([&](Statement& out) { out.reads.push_back(out.write); }), 0U) << "it reads what it writes";
+  EXPECT_EQ(
+      with([&](Statement& out) { out.write.relation = parse_map("[V, N] -> { out[i, j, g, f] -> out[0, j, g, f] }", "test"); }),
+      0U)
+      << "elements are written more than once";
+}
+
 TEST(NarrowCopies, ValuesAndZerosStayIn16Bits) {
   const Nest nest = rule("narrow_copies").apply(strided_convolution(), {"sum"}).nest;
   validate(nest);

@@ -16,6 +16,8 @@ namespace nestor {
 namespace {
 
 constexpr const char* kNarrowingRule = "narrow_copies";
+constexpr const char* kJoiningRule = "join_rows";
+constexpr const char* kJoinedRule = "join_results";  ///< for what the joining rule leaves
 
 /// More applications of one rule than any sensible nest needs.
 constexpr int kMostApplications = 16;
@@ -107,6 +109,10 @@ std::vector<std::string> matching_rules(BaseSchedules& schedules) {
       if (is_for_products(rule.name) && !rule.find(narrowed).empty()) matching.insert(rule.name);
     }
   }
+  if (matching.contains(kJoiningRule)) {
+    all.insert(kJoiningRule);
+    if (!rule(kJoinedRule).find(schedules.after_rules(rule_steps(schedules, all)).nest()).empty()) matching.insert(kJoinedRule);
+  }
   std::vector<std::string> ordered;
   for (const Rule& rule : rules()) {
     if (matching.contains(rule.name)) ordered.push_back(rule.name);
@@ -164,7 +170,8 @@ bool enabled_by_default(const std::string& rule) {
 
 bool is_for_products(const std::string& rule) {
   return rule == "zero_terms" || rule == kSkippingRule || rule == "narrow_copies" || rule == "gather_terms" || rule == "batch_first" ||
-         rule == "repeat_product" || rule == "join_rows" || rule == "keep_sums" || rule == "split_terms" || rule == kAligningRule;
+         rule == "repeat_product" || rule == kJoiningRule || rule == kJoinedRule || rule == "keep_sums" ||
+         rule == "split_terms" || rule == kAligningRule;
 }
 
 bool multiplies_zeros(const std::string& rule) { return rule == "zero_terms"; }

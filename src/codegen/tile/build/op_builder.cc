@@ -339,13 +339,14 @@ TileOp make_op(const ProgramPlan& plan, const Storage& storage, const StatementP
   return op;
 }
 
-void classify(TileOp& op) {
+void classify(TileOp& op, bool any_index) {
   const bool ordered =
       std::any_of(op.dims.begin(), op.dims.end(), [](const OpDim& dim) { return !dim.parallel && !dim.reduced; });
   const bool reads_result =
       std::any_of(op.reads.begin(), op.reads.end(), [&](const TileAccess& read) { return read.buffer == op.write.buffer; });
   op.contraction.reset();
-  if (ordered || !writes_once_per_point(op) || (op.reduction && reads_result)) {
+  const bool writes_once = writes_once_per_point(op) || (any_index && !op.reduction && !reads_result);
+  if (ordered || !writes_once || (op.reduction && reads_result)) {
     op.kind = OpKind::points;
   } else if (op.reduction) {
     op.contraction = contraction_over_dims(op);

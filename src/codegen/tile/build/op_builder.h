@@ -45,7 +45,8 @@ TileAccess buffer_access(const ProgramPlan& plan, const Placement& placement, co
 /// An affine function of the statement's dims, over the loops [outer, inner].
 IntExpr at_loops(const ProgramPlan& plan, const StatementPlan& statement, const isl::pw_aff& function);
 
-/// Gives the op the kind that its structure proves, and its contraction.
-void classify(TileOp& op);
+/// Gives the op the kind that its structure proves, and its contraction. `any_index`: dims that carry no dependence write each element once,
+/// whatever the indices (a quotient and a remainder, say).
+void classify(TileOp& op, bool any_index = false);
 
 }  // namespace nestor

@@ -67,7 +67,8 @@ TileOp without_single_terms(const TileOp& op) {
   return result;
 }
 
-/// On tensor cores, sums that are products of matrices but for terms of one value become such products.
+/// On tensor cores, sums that are products of matrices but for terms of one value become such products, and what writes elements at any
+/// index, each once, works on whole tiles.
 TileTree with_products(const TileTree& node, bool on_tensor_cores = false) {
   on_tensor_cores = on_tensor_cores || grid_shape(node->knobs).warpgroups > 0;
   TileNode out = *node;
@@ -77,6 +78,7 @@ TileTree with_products(const TileTree& node, bool on_tensor_cores = false) {
     classify(op);
     if (op.kind == OpKind::contract) out.op = std::move(op);
   }
+  if (on_tensor_cores && node->kind == TileNode::Kind::op && node->op.kind == OpKind::points) classify(out.op, true);
   return std::make_shared<const TileNode>(std::move(out));
 }
 

@@ -76,26 +76,6 @@ std::vector<RuleMatch> find(const Nest& nest) {
   return matches;
 }
 
-/// The statement that copies the tensor; dims are named as the reader's where an index follows one.
-Statement copy_of(const Nest& nest, const Tensor& tensor, const Statement& reader, const Access& read, const std::string& name) {
-  Statement copy;
-  copy.name = name;
-  isl_set* domain = isl_set_set_tuple_name(tensor_box(tensor).release(), name.c_str());
-  domain = isl_set_gist_params(domain, full_context(nest).release());
-  const std::vector<std::set<int>> indices = dims_of_indices(reader, read);
-  for (std::size_t k = 0; k < indices.size(); ++k) {
-    const std::string base = indices[k].size() == 1 ? reader.dims[static_cast<std::size_t>(*indices[k].begin())] : "e";
-    copy.dims.push_back(fresh_dim(copy.dims, base));
-    domain = isl_set_set_dim_name(domain, isl_dim_set, static_cast<unsigned>(k), copy.dims[k].c_str());
-  }
-  copy.domain = isl::manage(domain);
-  const isl::map same = isl::manage(isl_set_identity(copy.domain.copy()));
-  copy.write = {name, same};
-  copy.reads = {{tensor.name, same.set_range_tuple(tensor.name)}};
-  copy.value = ScalarExpr::read(0, tensor.type);
-  return copy;
-}
-
 RuleResult apply(const Nest& nest, const std::vector<std::string>& target) {
   expect_arguments(kName, target, 1);
   std::string why;
@@ -118,8 +98,9 @@ RuleResult apply(const Nest& nest, const std::vector<std::string>& target) {
     before = std::min({before, group_begin(result, sum.name), group_begin(result, result.statements[first].name)});
   }
   const Statement& reader = nest.statement(readers.front().sum);
-  insert_statement(result, before,
-                   copy_of(nest, nest.tensor(target[0]), reader, reader.reads[readers.front().operands.front()], copied.name));
+  insert_statement(
+      result, before,
+      copy_statement(nest, nest.tensor(target[0]), reader, reader.reads[readers.front().operands.front()], copied.name));
   return {std::move(result), {}, false};
 }
 

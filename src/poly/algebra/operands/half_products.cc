@@ -2,6 +2,8 @@
 #include "poly/algebra/operands/half_products.h"
 
 #include <isl/aff.h>
+#include <isl/map.h>
+#include <isl/set.h>
 
 #include <algorithm>
 
@@ -49,6 +51,40 @@ std::vector<std::set<int>> dims_of_indices(const Statement& statement, const Acc
     }
   }
   return result;
+}
+
+std::vector<std::string> names_of_indices(const Statement& statement, const Access& access) {
+  std::vector<std::string> names;
+  for (const isl::pw_aff& function : functions_of(access.relation)) {
+    const isl::map plain = isl::manage(isl_map_from_pw_aff(function.copy())).intersect_domain(statement.domain);
+    for (int dim = 0; dim < static_cast<int>(statement.dims.size()); ++dim) {
+      const isl::map same = isl::manage(isl_map_from_pw_aff(dim_function(statement.domain, dim).release()));
+      if (!plain.is_equal(same.intersect_domain(statement.domain))) continue;
+      names.push_back(statement.dims[static_cast<std::size_t>(dim)]);
+      break;
+    }
+  }
+  return names.size() == functions_of(access.relation).size() ? names : std::vector<std::string>{};
+}
+
+Statement copy_statement(const Nest& nest, const Tensor& tensor, const Statement& reader, const Access& read,
+                         const std::string& name) {
+  Statement copy;
+  copy.name = name;
+  isl_set* domain = isl_set_set_tuple_name(tensor_box(tensor).release(), name.c_str());
+  domain = isl_set_gist_params(domain, full_context(nest).release());
+  const std::vector<std::set<int>> indices = dims_of_indices(reader, read);
+  for (std::size_t k = 0; k < indices.size(); ++k) {
+    const std::string base = indices[k].size() == 1 ? reader.dims[static_cast<std::size_t>(*indices[k].begin())] : "e";
+    copy.dims.push_back(fresh_dim(copy.dims, base));
+    domain = isl_set_set_dim_name(domain, isl_dim_set, static_cast<unsigned>(k), copy.dims[k].c_str());
+  }
+  copy.domain = isl::manage(domain);
+  const isl::map same = isl::manage(isl_set_identity(copy.domain.copy()));
+  copy.write = {name, same};
+  copy.reads = {{tensor.name, same.set_range_tuple(tensor.name)}};
+  copy.value = ScalarExpr::read(0, tensor.type);
+  return copy;
 }
 
 bool has_ragged_rows(const Nest& nest, const Tensor& tensor) {

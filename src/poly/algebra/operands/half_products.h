@@ -20,6 +20,13 @@ bool follows_own_dim(const Statement& sum, std::size_t operand, std::size_t othe
 /// Dims that each index of an access follows.
 std::vector<std::set<int>> dims_of_indices(const Statement& statement, const Access& access);
 
+/// Names of the dims that the indices of an access are, in order; empty: it has others.
+std::vector<std::string> names_of_indices(const Statement& statement, const Access& access);
+
+/// The statement `name` that copies all of the tensor to one of that name; dims are named as the reader's where an index follows one.
+Statement copy_statement(const Nest& nest, const Tensor& tensor, const Statement& reader, const Access& read,
+                         const std::string& name);
+
 /// An input of 16 bits with rows that start at other addresses than multiples of 16 bytes, for all sizes that the nest is defined for:
 /// tensor copies cannot read its tiles (support/tensor_view.h).
 bool has_ragged_rows(const Nest& nest, const Tensor& tensor);

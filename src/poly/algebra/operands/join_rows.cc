@@ -16,6 +16,7 @@
 #include <set>
 
 #include "poly/algebra/operands/half_products.h"
+#include "poly/algebra/operands/whole_dims.h"
 #include "poly/algebra/rules/rule_list.h"
 #include "poly/algebra/values/nest_edit.h"
 #include "poly/isl/isl_tools.h"
@@ -33,21 +34,6 @@ struct Joint {
   std::int64_t extent = 1;  ///< of the inner one
 };
 
-/// Names of the dims that the indices of an access are, in order; empty: it has others.
-std::vector<std::string> names_of_indices(const Statement& statement, const Access& access) {
-  std::vector<std::string> names;
-  for (const isl::pw_aff& function : functions_of(access.relation)) {
-    const isl::map plain = isl::manage(isl_map_from_pw_aff(function.copy())).intersect_domain(statement.domain);
-    for (int dim = 0; dim < static_cast<int>(statement.dims.size()); ++dim) {
-      const isl::map same = isl::manage(isl_map_from_pw_aff(dim_function(statement.domain, dim).release()));
-      if (!plain.is_equal(same.intersect_domain(statement.domain))) continue;
-      names.push_back(statement.dims[static_cast<std::size_t>(dim)]);
-      break;
-    }
-  }
-  return names.size() == functions_of(access.relation).size() ? names : std::vector<std::string>{};
-}
-
 int dim_named(const Statement& statement, const std::string& name) {
   return static_cast<int>(std::find(statement.dims.begin(), statement.dims.end(), name) - statement.dims.begin());
 }
@@ -64,28 +50,6 @@ std::vector<isl::pw_aff> dims_of(const isl::set& set, std::size_t count) {
   std::vector<isl::pw_aff> functions;
   for (std::size_t k = 0; k < count; ++k) functions.push_back(dim_function(set, static_cast<int>(k)));
   return functions;
-}
-
-/// Those of `set` where 0 <= dim < bound.
-isl::set below(const isl::set& set, int dim, const isl::pw_aff& bound) {
-  const isl::pw_aff function = dim_function(set, dim), most = over_params(bound).insert_domain(set.space());
-  const isl::pw_aff none = function.sub(function);
-  return set.intersect(function.lt_set(most)).intersect(function.ge_set(none));
-}
-
-/// The domain with any values of two dims.
-isl::set without(const Nest& nest, const Statement& statement, int a, int b) {
-  isl_set* set = domain_in(nest, statement).release();
-  for (const int dim : {a, b}) set = isl_set_eliminate(set, isl_dim_set, static_cast<unsigned>(dim), 1);
-  return isl::manage(set);
-}
-
-/// Do both dims have all their values, `extent` of the inner one, whatever the others are?
-bool are_whole(const Nest& nest, const Statement& statement, int outer, int inner, std::int64_t extent) {
-  const isl::set free = without(nest, statement, outer, inner);
-  const isl::set box =
-      below(below(free, outer, extent_of(nest, statement.domain, outer)), inner, extent_of(nest, statement.domain, inner));
-  return known_value(nest, extent_of(nest, statement.domain, inner)) == extent && domain_in(nest, statement).is_equal(box);
 }
 
 std::optional<Joint> joint_of(const Nest& nest, const Statement& sum, std::size_t operand, std::size_t other) {
@@ -107,7 +71,7 @@ std::optional<Joint> joint_of(const Nest& nest, const Statement& sum, std::size_
       const auto place = std::find(written.begin(), written.end(), name) - written.begin();
       return dim_named(*statement, indices[static_cast<std::size_t>(place)]);
     };
-    return are_whole(nest, *statement, dim(joint.outer), dim(joint.inner), joint.extent);
+    return have_all_values(nest, *statement, dim(joint.outer), dim(joint.inner), joint.extent);
   });
   return whole ? std::optional(joint) : std::nullopt;
 }
@@ -237,8 +201,8 @@ class Joiner {
     const isl::pw_aff rows = joined_extent(extent_of(nest_, statement.domain, first), extent);
     Statement result = statement;
     result.dims.erase(result.dims.begin() + first);
-    isl_set* joint =
-        isl_set_project_out(without(nest_, statement, first, second).release(), isl_dim_set, static_cast<unsigned>(first), 1);
+    isl_set* joint = isl_set_project_out(with_any_values(nest_, statement, first, second).release(), isl_dim_set,
+                                         static_cast<unsigned>(first), 1);
     joint = isl_set_set_tuple_name(joint, statement.name.c_str());
     const isl::set whole = below(isl::manage(joint), second - (first < second ? 1 : 0), rows);
     isl_set* domain = isl_set_gist_params(whole.copy(), full_context(nest_).release());

@@ -226,6 +226,7 @@ class WgmmaEmitter : public TensorEmitter {
   Values first_operand(const TensorOp& op, int k, int tile, int step);
   void turn(bool wait);
   void store_tile(const TensorOp& op, int number) override;
+  Values joined_start(const TensorOp& op, Value* row, int column);
   void store_columns(const TensorOp& op, std::pair<int, int> column_blocks, int pending, Value* map);
 
   std::deque<int> in_flight_;               ///< products under way

@@ -439,6 +439,15 @@ void WgmmaEmitter::store_tile(const TensorOp& op, int number) {
     store_columns(op, {first, first + at_once}, op.stage_pending.at(static_cast<std::size_t>(first / at_once)), maps_.at(map));
 }
 
+/// Where a copy of rows and columns that the argument has at two indices starts.
+TensorEmitter::Values WgmmaEmitter::joined_start(const TensorOp& op, Value* row, int column) {
+  environment_[op.op.dims[static_cast<std::size_t>(op.row)].var] = b_.CreateZExt(row, b_.getInt64Ty());
+  environment_[op.op.dims[static_cast<std::size_t>(op.column)].var] = b_.getInt64(static_cast<std::uint64_t>(column));
+  Values start;
+  for (const IntExpr& index : op.op.write.index) start.push_back(b_.CreateTrunc(integer(index), b_.getInt32Ty()));
+  return start;
+}
+
 /// Each warpgroup writes its rows of some blocks of columns to shared memory by stmatrix, swizzled as tensor copies expect them (lines of 128
 /// bytes say how pieces of 16 bytes change places), and one thread starts the copies. Before, it waits until all but the youngest `pending` batches of copies have read; -1: the place is free.
 void WgmmaEmitter::store_columns(const TensorOp& op, std::pair<int, int> column_blocks, int pending, Value* map) {
@@ -473,17 +482,23 @@ void WgmmaEmitter::store_columns(const TensorOp& op, std::pair<int, int> column_
   ptx_.named_barrier_sync(barrier, kWarpgroupThreads);
   set_start(op);
   Values origin;
-  for (const IntExpr& index : op.op.write.index) origin.push_back(b_.CreateTrunc(integer(index), b_.getInt32Ty()));
+  const bool joined = op.joined_rows.period + op.joined_columns.period > 0;
+  for (const IntExpr& index : op.op.write.index) {
+    if (!joined) origin.push_back(b_.CreateTrunc(integer(index), b_.getInt32Ty()));
+  }
+  const CopiedRows copy = copied_rows(*plan_, op);
   when(leader, [&] {
-    for (int tile = 0; tile < plan_->row_tiles; ++tile) {
+    for (int tile = 0; tile < plan_->row_tiles * kWarpgroupRows; tile += copy.rows) {
       for (int block = column_blocks.first; block < column_blocks.second; ++block) {
-        Values coordinates = origin;
-        Value*& row = coordinates[static_cast<std::size_t>(op.row_index)];
-        Value* first = b_.CreateAdd(warpgroup_row, constant(tile * kWarpgroupRows));
-        row = b_.CreateAdd(row, pack_at(own_rows(first)));
-        coordinates.back() = b_.CreateAdd(coordinates.back(), constant(block * op.stage_columns));
+        Value* first = b_.CreateAdd(warpgroup_row, constant(tile));
+        Values coordinates = joined ? joined_start(op, own_rows(first), block * op.stage_columns) : origin;
+        if (!joined) {
+          Value*& row = coordinates[static_cast<std::size_t>(op.row_index)];
+          row = b_.CreateAdd(row, pack_at(own_rows(first)));
+          coordinates.back() = b_.CreateAdd(coordinates.back(), constant(block * op.stage_columns));
+        }
         Value* address = b_.CreateAdd(base, b_.CreateMul(first, constant(pitch)));
-        ptx_.store_tile(map, copied_at(coordinates, op.row_index, op.pack_index), b_.CreateAdd(address, place_of(block)));
+        ptx_.store_tile(map, copied_at(coordinates, copy.outer, copy.inner), b_.CreateAdd(address, place_of(block)));
       }
     }
     ptx_.commit_stores();

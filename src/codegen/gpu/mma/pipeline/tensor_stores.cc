@@ -1,5 +1,6 @@
 // Results that leave through shared memory, and the places of all tiles there.
 #include "codegen/gpu/mma/pipeline/pipeline_passes.h"
+#include "codegen/gpu/mma/plan/joined_index.h"
 #include "codegen/tile/analysis/conditions.h"
 #include "support/error.h"
 #include "support/tensor_view.h"
@@ -9,30 +10,75 @@
 namespace nestor::nvptx {
 namespace {
 
-/// Does a dim of the store have all values from 0 up to `extent`, but for those beyond the end of the argument along `index`?
-bool stops_at_end(const TensorOp& op, const Buffer& buffer, int d, int index, int extent) {
+/// Does a dim of the store have all values from 0 up to `extent`, but for those beyond `end`, which it is so far from where it is 0?
+bool stops_at_end(const TensorOp& op, int d, const IntExpr& end, int extent) {
   const OpDim& dim = op.op.dims[static_cast<std::size_t>(d)];
   if (!dim.lower.is_constant(0)) return false;
-  const auto p = static_cast<std::size_t>(index);
-  const Affine rest = affine_of(buffer.extents[p] - op.op.write.index[p].substitute(dim.var, IntExpr(0)));
+  const Affine rest = affine_of(end);
   std::vector<IntExpr> uppers;
   split_terms(dim.upper, IntOp::min, uppers);
   return std::all_of(uppers.begin(), uppers.end(),
                      [&](const IntExpr& upper) { return upper.is_constant(extent) || affine_of(upper) == rest; });
 }
 
+/// What is left of the argument along an index, or two joined ones, where the dim is 0.
+IntExpr rest_along(const TensorOp& op, const Buffer& buffer, int d, int index, const JoinedIndex& joined) {
+  const std::string& var = op.op.dims[static_cast<std::size_t>(d)].var;
+  const auto rest = [&](int at) {
+    return buffer.extents[static_cast<std::size_t>(at)] -
+           op.op.write.index[static_cast<std::size_t>(at)].substitute(var, IntExpr(0));
+  };
+  if (joined.period == 0) return rest(index);
+  // period * extent - (period * quotient + remainder)
+  const IntExpr low = op.op.write.index[static_cast<std::size_t>(joined.remainder)].substitute(var, IntExpr(0));
+  return IntExpr(joined.period) * rest(joined.quotient) - low;
+}
+
 /// The columns of the blocks in which the op's go: all columns of the argument by blocks of 64, or a tile's by whole blocks up to the
 /// argument's end. 0: a copy of blocks would write others.
 int block_columns(const TensorOp& op, const Buffer& buffer, int dense, TensorCores cores) {
   const OpDim& column = op.op.dims[static_cast<std::size_t>(op.column)];
+  const JoinedIndex& joined = op.joined_columns;
   const Affine origin = affine_of(op.op.write.index[static_cast<std::size_t>(dense)]) - affine_of(IntExpr::variable(column.var));
   const Affine columns = affine_of(column.upper) - affine_of(buffer.extents[static_cast<std::size_t>(dense)]);
   if (origin == Affine{} && columns == Affine{} && column.lower.is_constant(0)) return kBlockColumns;
   const auto extent = end_bound(column);
   if (!extent) return 0;
-  const int width = cores == TensorCores::wgmma ? stored_columns(*extent) : kBlockColumns;
-  const bool whole = *extent % width == 0 && stops_at_end(op, buffer, op.column, dense, static_cast<int>(*extent));
-  return whole ? width : 0;
+  int width = cores == TensorCores::wgmma ? stored_columns(*extent) : kBlockColumns;
+  if (joined.period % width != 0) width = stored_columns(joined.period);  // a block lies within one period
+  const bool apart = joined.period % width == 0 && multiple_of(joined, column.var) % width == 0;
+  const bool whole = *extent % width == 0 &&
+                     stops_at_end(op, op.column, rest_along(op, buffer, op.column, dense, joined), static_cast<int>(*extent));
+  return whole && apart ? width : 0;
+}
+
+/// Notes along which indices rows and columns lie. False: in no way that copies could write.
+bool find_indices(const TensorPlan& plan, TensorOp& op) {
+  const std::vector<IntExpr>& index = op.op.write.index;
+  const auto dense = static_cast<int>(index.size()) - 1;
+  const auto var = [&](int d) { return op.op.dims[static_cast<std::size_t>(d)].var; };
+  const bool joins = plan.cores == TensorCores::wgmma && plan.pack == 1;
+  op.row_index = runs_along(index, var(op.row));
+  op.pack_index = op.pack < 0 ? -1 : runs_along(index, var(op.pack));
+  if (joins && op.row_index < 0) {
+    op.joined_rows = joined_along(index, var(op.row)).value_or(JoinedIndex{});
+    op.row_index = op.joined_rows.quotient;
+  }
+  int column = runs_along(index, var(op.column));
+  if (joins && column < 0) {
+    op.joined_columns = joined_along(index, var(op.column)).value_or(JoinedIndex{});
+    column = op.joined_columns.remainder;
+  }
+  const bool packed = plan.pack == 1 || (op.pack_index >= 0 && op.pack_index != dense);
+  return column == dense && op.row_index >= 0 && op.row_index != dense && op.joined_rows.remainder != dense && packed;
+}
+
+/// Copies write whole periods of joined rows, or parts of one: so those of a tile start with one.
+bool starts_with_copies(const TensorPlan& plan, const TensorOp& op) {
+  if (op.joined_rows.period == 0) return true;
+  const CopiedRows copy = copied_rows(plan, op);
+  const std::int64_t start = multiple_of(op.joined_rows, op.op.dims[static_cast<std::size_t>(op.row)].var);
+  return copy.rows > 0 && start % (copy.inner < 0 ? copy.rows : op.joined_rows.period) == 0;
 }
 
 }  // namespace
@@ -43,19 +89,14 @@ void plan_stores(TensorPlan& plan) {
     if (op.kind != TensorOp::Kind::store || op.row < 0 || op.column < 0) continue;
     const Buffer& buffer = plan.buffer(op.op.write.buffer);
     if (buffer.type != ElementType::f16 && buffer.type != ElementType::bf16) continue;
-    const OpDim &row = op.op.dims[static_cast<std::size_t>(op.row)], &column = op.op.dims[static_cast<std::size_t>(op.column)];
-    const std::vector<IntExpr>& index = op.op.write.index;
-    const auto dense = static_cast<int>(index.size()) - 1;
-    op.row_index = runs_along(index, row.var);
-    op.pack_index = op.pack < 0 ? -1 : runs_along(index, op.op.dims[static_cast<std::size_t>(op.pack)].var);
-    if (runs_along(index, column.var) != dense || op.row_index == dense) continue;
-    if (plan.pack > 1 && (op.pack_index < 0 || op.pack_index == dense)) continue;
-    if (op.row_index < 0 || op.op.guard.defined() || !has_whole_units(buffer)) continue;
-    const int width = block_columns(op, buffer, dense, plan.cores);
+    if (op.op.write.index.size() > TensorView::kRank) continue;  // of a tensor map
+    if (!find_indices(plan, op) || op.op.guard.defined() || !has_whole_units(buffer) || !starts_with_copies(plan, op)) continue;
+    const int width = block_columns(op, buffer, static_cast<int>(op.op.write.index.size()) - 1, plan.cores);
     if (width == 0) continue;
     op.stage_columns = width;
-    op.through_shared = stops_at_end(op, buffer, op.row, op.row_index, plan.work_tile_packs()) &&
-                        (op.pack < 0 || stops_at_end(op, buffer, op.pack, op.pack_index, plan.pack));
+    const IntExpr rows = rest_along(op, buffer, op.row, op.row_index, op.joined_rows);
+    op.through_shared = stops_at_end(op, op.row, rows, plan.work_tile_packs()) &&
+                        (op.pack < 0 || stops_at_end(op, op.pack, rest_along(op, buffer, op.pack, op.pack_index, {}), plan.pack));
   }
 }
 

@@ -5,6 +5,8 @@
 
 #include <fmt/format.h>
 
+#include <numeric>
+
 namespace nestor::nvptx {
 int runs_along(const std::vector<IntExpr>& index, const std::string& var, int stride) {
   int found = -1;
@@ -22,6 +24,16 @@ int strides_along(const std::vector<IntExpr>& index, const std::string& var, int
   }
   stride = 1;
   return -1;
+}
+
+CopiedRows copied_rows(const TensorPlan& plan, const TensorOp& store) {
+  const JoinedIndex& joined = store.joined_rows;
+  if (joined.period == 0) return {kWarpgroupRows, store.row_index, store.pack_index, store.pack_index < 0 ? 1 : plan.pack};
+  // Whole periods at once, or a part of one that others follow. The swizzle repeats every 8 rows.
+  if (kWarpgroupRows % joined.period == 0)
+    return {kWarpgroupRows, joined.quotient, joined.remainder, static_cast<int>(joined.period)};
+  const auto rows = static_cast<int>(std::gcd(joined.period, std::int64_t{kWarpgroupRows}));
+  return rows % kSumColumns == 0 ? CopiedRows{rows, joined.remainder} : CopiedRows{};
 }
 
 bool has_whole_units(const Buffer& buffer) {

@@ -76,6 +76,20 @@ struct ColumnTest {
       true;  ///< in tiles without masks, too, lanes may be beyond the argument, and read the last element in their place
 };
 
+/// Two indices of an argument along which one dim lies: at / period is the one, at % period the other. `period` 0: there are none.
+struct JoinedIndex {
+  int quotient = -1, remainder = -1;
+  std::int64_t period = 0;
+  IntExpr at;  ///< whose quotient and remainder they are
+};
+
+/// Rows of a tile that one copy writes, in memory as in shared memory: `rows` in order, places `inner` of them within each of `outer`.
+struct CopiedRows {
+  int rows = 0;
+  int outer = -1, inner = -1;  ///< indices of the argument; inner -1: rows are along `outer` alone
+  int per_outer = 1;
+};
+
 /// One op of the work tile's body, with what it means for fragments.
 struct TensorOp {
   enum class Kind : std::uint8_t { product, reduce, map, store } kind = Kind::map;
@@ -108,8 +122,10 @@ struct TensorOp {
   std::map<int, std::vector<IntExpr>> zeros_meet;
   // store of a 16-bit tile through shared memory
   bool through_shared = false;
-  int row_index = -1;                 ///< index of the argument that runs over the rows
-  int pack_index = -1;                ///< that which runs over the places in a pack of rows; -1: rows are not packed
+  int row_index = -1;   ///< index of the argument that runs over the rows
+  int pack_index = -1;  ///< that which runs over the places in a pack of rows; -1: rows are not packed
+  JoinedIndex joined_rows,
+      joined_columns;                 ///< where the argument has two indices for rows (row_index is one of them), or for columns
   std::int64_t stage_offset = -1;     ///< of the first of its places: with ping_pong_tiles each warpgroup has one
   int stage_columns = kBlockColumns;  ///< of a block: 64, swizzled over 128 bytes, or 32, over 64 bytes
   int stage_blocks = 0;               ///< blocks of columns that have a place there; the others take their turn
@@ -175,6 +191,8 @@ struct TensorPlan {
 
 /// Is the op run once a work tile, and by itself?
 bool runs_last(const TensorPlan& plan, int op);
+/// What one copy of a store through shared memory writes; no rows: copies cannot write them.
+CopiedRows copied_rows(const TensorPlan& plan, const TensorOp& store);
 /// The only index that uses the variable, `stride` times its value but for where it starts; -1: there is none such.
 int runs_along(const std::vector<IntExpr>& index, const std::string& var, int stride = 1);
 /// The same with any stride that tensor copies have, which is set.

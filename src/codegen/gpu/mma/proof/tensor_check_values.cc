@@ -152,6 +152,7 @@ class ValueChecker {
       proof_.fail("{} does not fill what its guard leaves out", own.op.name);
     if (!touched.is_equal(points)) proof_.fail("{} stores other elements than its points", own.op.name);
     if (!own.through_shared) return;
+    check_copies(k);
     const auto columns = end_bound(own.op.dims[static_cast<std::size_t>(own.column)]).value_or(0);
     const bool all_copy = proof_.plan.cores == TensorCores::mma;
     isl::set moved = free_along(at(k).computed, kTileColumn);
@@ -159,6 +160,32 @@ class ValueChecker {
     moved = PointReader::columns_below(moved, all_copy ? round_up(columns, 8) : round_up(columns, own.stage_columns));
     moved = reader_.known(moved).intersect(reader_.within(k, own.op.write));
     if (!moved.is_equal(reader_.known(points))) proof_.fail("{} moves other elements than its points", own.op.name);
+  }
+
+  /// Each element of joined rows or columns lies as far from where its copy starts in memory as it does in shared memory.
+  void check_copies(int k) {
+    const TensorOp& own = op(k);
+    if (own.joined_rows.period + own.joined_columns.period == 0) return;  // prove_rows
+    const CopiedRows copy = copied_rows(proof_.plan, own);
+    if (copy.rows < 1 || kWarpgroupRows % copy.rows != 0 || copy.per_outer < 1 || copy.rows % copy.per_outer != 0)
+      return proof_.fail("{} leaves in copies of {} rows", own.op.name, copy.rows);
+    const auto var = [&](int d) { return IntExpr::variable(own.op.dims[static_cast<std::size_t>(d)].var); };
+    const IntExpr row = var(own.row), column = var(own.column);
+    const IntExpr first_row = IntExpr(copy.rows) * floor_div(row, copy.rows),
+                  first_column = IntExpr(own.stage_columns) * floor_div(column, own.stage_columns);
+    const TileAccess& write = own.op.write;
+    const auto dense = static_cast<int>(write.index.size()) - 1;
+    const isl::set computed = reader_.known(at(k).computed);
+    for (int p = 0; p <= dense; ++p) {
+      const IntExpr& index = write.index[static_cast<std::size_t>(p)];
+      IntExpr expected = index.substitute(row.name(), first_row).substitute(column.name(), first_column);
+      if (p == copy.outer) expected = expected + floor_div(row - first_row, copy.per_outer);
+      if (p == copy.inner) expected = expected + mod(row - first_row, copy.per_outer);
+      if (p == dense) expected = expected + (column - first_column);
+      if (copy.outer == dense || copy.inner == dense || copy.outer == copy.inner ||
+          !computed.is_subset(reader_.equal(k, index, expected)))
+        return proof_.fail("{} does not write its rows where tensor copies put them", own.op.name);
+    }
   }
 
   // ---- fragments

@@ -345,6 +345,11 @@ isl::set PointReader::within(int k, const TileAccess& access) const {
   return inside;
 }
 
+isl::set PointReader::equal(int k, const IntExpr& a, const IntExpr& b) const {
+  const auto own = [&](const IntExpr& expr) { return at_single_values(proof_.op(k), body_op(k), expr); };
+  return space_of(k, false, everything_).equal(own(a), own(b));
+}
+
 isl::set PointReader::elements(const isl::set& points, const Followed& access) {
   isl::set result = points;
   if (access.from_term) {  // the k becomes the column

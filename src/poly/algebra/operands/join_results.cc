@@ -1,0 +1,141 @@
+// Rule "join_results": what is made of a sum of products element by element has one dim for two that the sum has joined.
+//
+// Pattern    o_x = f(r_(.., G i + g, ..), ..) for all values of dims i and g, 0 <= g < G, where r is a sum of products of two 16-bit tensors
+//            (as join_rows leaves them).
+// Rewrite    the statement has one dim s in place of i and g. Whatever follows them follows floor(s / G) and s mod G.
+// Conditions the statement is alone in its loops, writes each element once, and does not read what it writes.
+// Proof      s -> (floor(s / G), s mod G) is one to one onto the values of (i, g): the same elements are computed, in another order that
+//            nobody sees.
+// Rounding   none: the same operations on the same values.
+#include <isl/map.h>
+#include <isl/set.h>
+
+#include <algorithm>
+#include <optional>
+
+#include "poly/algebra/operands/half_products.h"
+#include "poly/algebra/operands/whole_dims.h"
+#include "poly/algebra/rules/rule_list.h"
+#include "poly/algebra/values/nest_edit.h"
+#include "poly/isl/isl_tools.h"
+#include "poly/nest/nest_sets.h"
+
+namespace nestor {
+namespace {
+
+constexpr const char* kName = "join_results";
+
+struct JoinedDims {
+  int outer = 0, inner = 0;
+  std::int64_t extent = 1;  ///< of the inner one
+};
+
+bool is_sum_of_products(const Nest& nest, const std::string& tensor) {
+  const std::vector<const Statement*> writers = writers_of(nest, tensor);
+  return nest.tensor(tensor).role == TensorRole::temporary &&
+         std::any_of(writers.begin(), writers.end(), [](const Statement* writer) { return half_products(*writer).has_value(); });
+}
+
+/// The dims of which the index of a read is the joined one.
+std::optional<JoinedDims> joined_in(const Nest& nest, const Statement& statement, const isl::pw_aff& index) {
+  const auto count = static_cast<int>(statement.dims.size());
+  for (int inner = 0; inner < count; ++inner) {
+    if (isl_pw_aff_involves_dims(index.get(), isl_dim_in, static_cast<unsigned>(inner), 1) != isl_bool_true) continue;
+    const auto extent = known_value(nest, extent_of(nest, statement.domain, inner));
+    if (!extent || *extent < 2) continue;
+    for (int outer = 0; outer < count; ++outer) {
+      const isl::val factor = isl::manage(isl_val_int_from_si(isl_pw_aff_get_ctx(index.get()), static_cast<long>(*extent)));
+      const isl::pw_aff scaled =
+          isl::manage(isl_pw_aff_scale_val(dim_function(statement.domain, outer).release(), factor.copy()));
+      const isl::map joint = isl::manage(isl_map_from_pw_aff(scaled.add(dim_function(statement.domain, inner)).release()));
+      const isl::map found = isl::manage(isl_map_from_pw_aff(index.copy()));
+      const isl::set domain = domain_in(nest, statement);
+      if (outer != inner && found.intersect_domain(domain).is_equal(joint.intersect_domain(domain)) &&
+          have_all_values(nest, statement, outer, inner, *extent))
+        return JoinedDims{outer, inner, *extent};
+    }
+  }
+  return std::nullopt;
+}
+
+/// Sets `why` where there are none.
+std::optional<JoinedDims> joined_dims(const Nest& nest, const Statement& statement, std::string& why) {
+  why = "it is no statement of its own loops that computes each element once, from other tensors";
+  const auto reads_itself = [&](const Access& read) { return read.tensor == statement.write.tensor; };
+  if (statement.reduction || !alone_in_group(nest, statement.name) ||
+      std::any_of(statement.reads.begin(), statement.reads.end(), reads_itself) ||
+      !statement.write.relation.intersect_domain(domain_in(nest, statement)).is_injective())
+    return std::nullopt;
+  why = "it reads no sum of products at an index that joins two of its dims";
+  for (const Access& read : statement.reads) {
+    if (!is_sum_of_products(nest, read.tensor)) continue;
+    for (const isl::pw_aff& index : functions_of(read.relation)) {
+      if (auto dims = joined_in(nest, statement, index)) return dims;
+    }
+  }
+  return std::nullopt;
+}
+
+std::vector<RuleMatch> find(const Nest& nest) {
+  std::string why;
+  return matching_statements(nest, kName, [&](const Statement& statement) {
+    return joined_dims(nest, statement, why) ? statement.name + " runs along the dims of the sum that it reads" : "";
+  });
+}
+
+/// The statement with one dim for both, in the place of the inner one.
+Statement joined(const Nest& nest, const Statement& statement, const JoinedDims& joint) {
+  std::vector<isl::pw_aff> functions;  // of the statement's instance: the instance of the new one
+  for (int dim = 0; dim < static_cast<int>(statement.dims.size()); ++dim) {
+    isl::pw_aff function = dim_function(statement.domain, dim);
+    if (dim == joint.outer) continue;
+    if (dim == joint.inner) {
+      const isl::val factor =
+          isl::manage(isl_val_int_from_si(isl_pw_aff_get_ctx(function.get()), static_cast<long>(joint.extent)));
+      function =
+          function.add(isl::manage(isl_pw_aff_scale_val(dim_function(statement.domain, joint.outer).release(), factor.copy())));
+    }
+    functions.push_back(std::move(function));
+  }
+  Statement result;
+  result.name = statement.name;
+  result.group = statement.group;
+  result.dims = statement.dims;
+  result.dims.erase(result.dims.begin() + joint.outer);
+  const isl::map from = relation_of(statement.domain, statement.name, functions).intersect_domain(domain_in(nest, statement));
+  isl_set* domain = isl_set_gist_params(from.range().coalesce().release(), full_context(nest).release());
+  for (std::size_t k = 0; k < result.dims.size(); ++k)
+    domain = isl_set_set_dim_name(domain, isl_dim_set, static_cast<unsigned>(k), result.dims[k].c_str());
+  result.domain = isl::manage(domain);
+  const isl::map back = from.reverse();
+  const auto without_sizes = [&](const isl::map& relation) { return relation.gist_params(full_context(nest)).coalesce(); };
+  result.write = {statement.write.tensor, without_sizes(back.apply_range(statement.write.relation).gist_domain(result.domain))};
+  result.value = import_value(result, statement, back, statement.value);
+  for (Access& read : result.reads) read.relation = without_sizes(read.relation);
+  return result;
+}
+
+RuleResult apply(const Nest& nest, const std::vector<std::string>& target) {
+  const std::string name = statement_argument(nest, kName, target, 1);
+  std::string why;
+  std::optional<JoinedDims> dims = joined_dims(nest, nest.statement(name), why);
+  if (!dims) refuse_rule(kName, name, why);
+  Nest result = nest;
+  for (; dims; dims = joined_dims(result, result.statement(name), why))
+    replace_statement(result, joined(result, result.statement(name), *dims));
+  return {std::move(result), {}, false};
+}
+
+}  // namespace
+
+const Rule& join_results_rule() {
+  static const Rule rule{kName,
+                         "what is made of a sum of joined rows has one dim for two, as the sum has (argument: statement)",
+                         "quotient and remainder of the joined dim are one to one with the two dims",
+                         "none",
+                         find,
+                         apply};
+  return rule;
+}
+
+}  // namespace nestor

@@ -1,0 +1,19 @@
+// Dims of statements that have all their values, whatever the others are: what rules may join.
+#pragma once
+
+#include "poly/nest/nest.h"
+
+#include <cstdint>
+
+namespace nestor {
+
+/// Those of `set` where 0 <= dim < bound, a function of the parameters.
+isl::set below(const isl::set& set, int dim, const isl::pw_aff& bound);
+
+/// The domain with any values of two dims.
+isl::set with_any_values(const Nest& nest, const Statement& statement, int a, int b);
+
+/// Do both dims have all their values, `extent` of the inner one, whatever the others are?
+bool have_all_values(const Nest& nest, const Statement& statement, int outer, int inner, std::int64_t extent);
+
+}  // namespace nestor
