@@ -94,9 +94,16 @@ TEST(AlgebraError, KeepResultNeedsAResultThatIsReadAgain) {
             "rule keep_result does not apply to mean_init: it writes no result");
 }
 
+TEST(AlgebraError, JoinedSumsAreAdded) {
+  EXPECT_EQ(
+      refusal(samples::outer_products(), "join_sums", {}),
+      "rule join_sums does not apply: no two sums of products of 16-bit tensors, whose terms are last indices, are only added "
+      "together");
+}
+
 TEST(AlgebraError, KeptSumsMeetInAStatement) {
   EXPECT_EQ(refusal(samples::outer_products(), "keep_sums", {"sum"}),
-            "rule keep_sums does not apply to sum: no reader of its result reads another sum of products");
+            "rule keep_sums does not apply to sum: no reader of its result reads a sum of products of other tensors");
 }
 
 TEST(AlgebraError, ProductsAreComputedAgainBehindStatistics) {

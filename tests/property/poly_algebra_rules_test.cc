@@ -54,6 +54,8 @@ std::vector<Nest> nests() {
           samples::interleaved_products(),
           samples::outer_products(),
           rule("join_rows").apply(samples::outer_products(), {"sum"}).nest,
+          samples::recurrent_gates(),
+          samples::recurrent_gates(true),
           samples::strided_convolution(3, 2, 2),
           samples::patches(2),
           samples::product_of_rows(),

@@ -17,7 +17,7 @@ const std::vector<Rule>& rules() {
       reassociate_rule(),      split_reduction_rule(), reciprocal_rule(),    materialize_factor_rule(),
       late_definitions_rule(), zero_terms_rule(),      skip_zeros_rule(),    narrow_copies_rule(), gather_terms_rule(),
       batch_first_rule(),      repeat_product_rule(),  join_rows_rule(),     join_results_rule(),
-      keep_sums_rule(),       copy_rows_rule(),     product_again_rule()};
+      join_sums_rule(),        keep_sums_rule(),       copy_rows_rule(),     product_again_rule()};
   return all;
 }
 

@@ -102,6 +102,38 @@ inline Nest outer_products(const std::string& mask = "", int inner = 3, int colu
       .build();
 }
 
+/// out = (x V + h U)(x V' + h U'): gates of a recurrent cell. `K` terms of x, `P` of h; `late`: h is computed, in a statement behind the
+/// first products.
+inline Nest recurrent_gates(bool late = false, double start = 0) {
+  const std::string cell = "0 <= i < M and 0 <= j < N";
+  NestBuilder builder("recurrent_gates", {{"M", 5}, {"N", 4}, {"K", 3}, {"P", 6}});
+  builder.tensor("x", TensorRole::input, {"M", "K"}, ElementType::f16)
+      .tensor("hidden", TensorRole::input, {"M", "P"}, ElementType::f16);
+  builder.tensor("v", TensorRole::input, {"2", "N", "K"}, ElementType::f16)
+      .tensor("u", TensorRole::input, {"2", "N", "P"}, ElementType::f16);
+  for (const char* sum : {"v0", "u0", "v1", "u1"}) builder.tensor(std::string("s") + sum, TensorRole::temporary, {"M", "N"});
+  builder.tensor("out", TensorRole::output, {"M", "N"}, ElementType::f16);
+  const std::string h = late ? "state" : "hidden";
+  if (late) builder.tensor("state", TensorRole::temporary, {"M", "P"}, ElementType::f16);
+  for (const std::string gate : {"0", "1"}) {
+    const std::string x_sum = "sv" + gate, h_sum = "su" + gate;
+    builder.statement(x_sum + "_init[i, j] : " + cell, x_sum + "[i, j]", {}, number(start))
+        .statement(x_sum + "[i, j, k] : " + cell + " and 0 <= k < K", x_sum + "[i, j]", {"x[i, k]", "v[" + gate + ", j, k]"},
+                   product_of_halves(), ReductionOp::add);
+    if (late && gate == "0")
+      builder.statement(
+          "state[i, p] : 0 <= i < M and 0 <= p < P", "state[i, p]", {"hidden[i, p]"},
+          ScalarExpr::cast(ElementType::f16, ScalarExpr::cast(ElementType::f32, read(0, ElementType::f16)) * number(2)));
+    builder.statement(h_sum + "_init[i, j] : " + cell, h_sum + "[i, j]", {}, number(start))
+        .statement(h_sum + "[i, j, p] : " + cell + " and 0 <= p < P", h_sum + "[i, j]", {h + "[i, p]", "u[" + gate + ", j, p]"},
+                   product_of_halves(), ReductionOp::add);
+  }
+  return builder
+      .statement("out[i, j] : " + cell, "out[i, j]", {"sv0[i, j]", "su0[i, j]", "sv1[i, j]", "su1[i, j]"},
+                 ScalarExpr::cast(ElementType::f16, (read(0) + read(1)) * (read(3) + read(2))))
+      .build();
+}
+
 /// A convolution of stride 2 with a row of zeros around the image, as it comes from `select`: values and zeros in a temporary of f32, whose
 /// last indices are places. `channels` terms for each of 3 x 3 taps; `side` x `side` places, or as many as sizes say.
 inline Nest strided_convolution(int channels = 16, int filters = 8, int side = 0) {

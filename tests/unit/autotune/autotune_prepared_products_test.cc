@@ -191,8 +191,8 @@ Nest token_mixing() {
       .build();
 }
 
-/// Two gates of a cell, each of two products with sums over different dims: (x V + h U) (x V' + h U').
-Nest gates() {
+/// Two gates of a cell, each of two products with sums over different dims: (x V + h U) (x V' + h U'); or x V - h U in place of each sum.
+Nest gates(bool added = true) {
   NestBuilder builder("gates", {{"M", 200}, {"N", 200}, {"K", 200}, {"P", 200}});
   const std::string cell = "0 <= i < M and 0 <= j < N";
   builder.tensor("x", TensorRole::input, {"M", "K"}, kHalf).tensor("h", TensorRole::input, {"M", "P"}, kHalf);
@@ -208,9 +208,10 @@ Nest gates() {
                      ReductionOp::add);
     }
   }
+  const auto gate = [&](int first) { return added ? read(first) + read(first + 1) : read(first) - read(first + 1); };
   return builder
       .statement("out[i, j] : " + cell, "out[i, j]", {"sv0[i, j]", "su0[i, j]", "sv1[i, j]", "su1[i, j]"},
-                 ScalarExpr::cast(kHalf, (read(0) + read(1)) * (read(2) + read(3)) * number(0.02)))
+                 ScalarExpr::cast(kHalf, gate(0) * gate(2) * number(0.02)))
       .build();
 }
 
@@ -480,7 +481,18 @@ std::vector<PreparedCase> prepared_cases() {
        4,
        false,
        Fusion::careful},
-      {"gates", gates(), large, {{"M", 70}, {"N", 88}, {"K", 40}, {"P", 72}}, 3, 4, false, Fusion::alike},
+      {"gates", gates(), large, {{"M", 70}, {"N", 88}, {"K", 37}, {"P", 30}}, 1, 2, true, Fusion::careful},
+      {"gates_of_few_terms_left", gates(), large, {{"M", 130}, {"N", 72}, {"K", 1}, {"P", 1}}, 1, 2, true, Fusion::careful},
+      // Copies of weights would cost more than the sums of few rows.
+      {"gates_of_few_rows",
+       gates(),
+       {{"M", 16}, {"N", 4096}, {"K", 4096}, {"P", 4096}},
+       {{"M", 7}, {"N", 88}, {"K", 40}, {"P", 72}},
+       3,
+       4,
+       false,
+       Fusion::alike},
+      {"gates_of_differences", gates(false), large, {{"M", 70}, {"N", 88}, {"K", 40}, {"P", 72}}, 3, 4, false, Fusion::alike},
       {"channels_attend", channels_attend(), {{"B", 64}, {"N", 4096}}, {{"B", 2}, {"N", 70}}, 2, 2, true, Fusion::alike},
       // The product is computed twice: for the statistics of its rows, in parts, and for the weights that are stored.
       {"returned_weights",

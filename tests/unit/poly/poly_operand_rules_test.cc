@@ -14,6 +14,8 @@ using namespace samples;
 using ::testing::ElementsAre;
 using ::testing::UnorderedElementsAre;
 
+using ::testing::IsEmpty;
+
 std::vector<std::string> reads_of(const Nest& nest, const std::string& statement) {
   std::vector<std::string> tensors;
   for (const Access& read : nest.statement(statement).reads) tensors.push_back(read.tensor);
@@ -187,6 +189,99 @@ TEST(JoinResults, StatementsThatLeaveOutElementsOrReadTheirOwnStay) {
       with([&](Statement& out) { out.write.relation = parse_map("[V, N] -> { out[i, j, g, f] -> out[0, j, g, f] }", "test"); }),
       0U)
       << "elements are written more than once";
+}
+
+TEST(JoinSums, SumsThatAreAddedBecomeOneOverSharedCopies) {
+  const Nest nest = rule("join_sums").apply(recurrent_gates(), {}).nest;
+  validate(nest);
+  EXPECT_THAT(reads_of(nest, "sv0"), ElementsAre("x_joined", "v_joined"));
+  EXPECT_THAT(reads_of(nest, "sv1"), ElementsAre("x_joined", "v_joined"));
+  EXPECT_TRUE(nest.statement("sv1").domain.is_equal(
+      parse_set("[M, N, K, P] -> { sv1[i, j, k] : 0 <= i < M and 0 <= j < N and 0 <= k < K + P }", "test")));
+  EXPECT_TRUE(
+      nest.statement("x_joined_2")
+          .write.relation.intersect_domain(nest.statement("x_joined_2").domain)
+          .is_equal(parse_map("[M, N, K, P] -> { x_joined_2[i, p] -> x_joined[i, p + K] : 0 <= i < M and 0 <= p < P }", "test")));
+  EXPECT_EQ(nest.find_statement("su0"), nullptr);
+  EXPECT_EQ(nest.find_tensor("su1"), nullptr);
+  EXPECT_EQ(nest.statement("out").reads.size(), 2U);
+  EXPECT_EQ(nest.statements.size(), 4U + 4U + 1U) << "four copies, two sums with what starts them, one result";
+  EXPECT_EQ(nest.statement("sv1_init").group, nest.statement("sv0").group + 1) << "sums of the same copies stand together";
+  EXPECT_EQ(matches("join_sums", nest), 0U) << "once";
+}
+
+TEST(JoinSums, OperandsThatAreComputedAreCopiedBehindThat) {
+  const Nest nest = rule("join_sums").apply(recurrent_gates(true), {}).nest;
+  validate(nest);
+  EXPECT_LT(nest.statement("state").group, nest.statement("x_joined").group);
+  EXPECT_LT(nest.statement("x_joined_2").group, nest.statement("sv0").group);
+}
+
+TEST(JoinSums, OtherSumsStay) {
+  EXPECT_EQ(matches("join_sums", recurrent_gates()), 1U);
+  EXPECT_EQ(matches("join_sums", recurrent_gates(false, 1)), 0U) << "each starts from 1";
+  const auto with = [&](const std::string& name, const std::function<void(Statement&)>& change, const Nest& before) {
+    Nest nest = before;
+    Statement statement = nest.statement(name);
+    change(statement);
+    replace_statement(nest, statement);
+    return nest;
+  };
+  const auto value = [](const ScalarExpr& value) {
+    return [=](Statement& out) { out.value = ScalarExpr::cast(ElementType::f16, value); };
+  };
+  const auto joined = [&](const Nest& nest) {
+    return matches("join_sums", nest) == 0 ? std::vector<std::string>{} : reads_of(rule("join_sums").apply(nest, {}).nest, "out");
+  };
+  const Nest gates = recurrent_gates();
+  EXPECT_THAT(joined(with("out", value((read(0) + read(1)) * read(0)), gates)), IsEmpty()) << "one is read alone, too";
+  EXPECT_THAT(joined(with("out", value((read(0) + read(1)) * read(2) * read(3)), gates)), ElementsAre("sv0", "sv1", "su1"));
+  EXPECT_THAT(joined(with("out", value((read(0) - read(1)) * (read(2) - read(3))), gates)), IsEmpty()) << "differences";
+  const auto turned = [](Statement& out) {
+    out.reads[1].relation = parse_map("[M, N, K, P] -> { out[i, j] -> su0[j, i] }", "test");
+  };
+  EXPECT_THAT(joined(with("out", turned, with("out", value(read(0) + read(1)), gates))), IsEmpty()) << "elements at other places";
+  const auto terms = [](const std::string& domain) {
+    return [=](Statement& sum) {
+      sum.domain = parse_set("[M, N, K, P] -> { su0[i, j, p] : 0 <= i < M and " + domain + " }", "test");
+    };
+  };
+  const Nest one = with("out", value(read(0) + read(1)), gates);
+  EXPECT_THAT(joined(one), ElementsAre("sv0"));
+  EXPECT_THAT(joined(with("su0", terms("0 <= j < N and 0 <= p < P and p <= i"), one)), IsEmpty()) << "terms of a triangle";
+  EXPECT_THAT(joined(with("su0", terms("0 <= j < N and 0 <= p < P - 1"), one)), IsEmpty()) << "a term is left out";
+  EXPECT_THAT(joined(with("su0", terms("0 <= j < N - 1 and 0 <= p < P"), one)), IsEmpty()) << "a column is left out";
+  const auto read_at = [](std::size_t operand, const std::string& at) {
+    return [=](Statement& sum) {
+      sum.reads[operand].relation = parse_map("[M, N, K, P] -> { su0[i, j, p] -> " + at + " }", "test");
+    };
+  };
+  EXPECT_THAT(joined(with("su0", read_at(0, "hidden[i, P - 1 - p]"), one)), IsEmpty()) << "terms backwards";
+  EXPECT_THAT(joined(with("su0", read_at(0, "hidden[0, p]"), one)), IsEmpty()) << "other rows";
+  EXPECT_THAT(joined(with("su0", read_at(1, "u[1, j, p]"), one)), IsEmpty()) << "another gate's columns";
+}
+
+TEST(JoinSums, SumsOfFewerDimsStay) {
+  const auto gates = [](const std::string& second, const std::string& operand) {
+    const std::string cell = "0 <= i < M and 0 <= j < N";
+    return NestBuilder("gates", {{"M", 5}, {"N", 4}, {"K", 3}})
+        .tensor("x", TensorRole::input, {"M", "K"}, ElementType::f16)
+        .tensor("v", TensorRole::input, {"N", "K"}, ElementType::f16)
+        .tensor("w", TensorRole::input, {"K"}, ElementType::f16)
+        .tensor("s", TensorRole::temporary, {"M", "N"})
+        .tensor("t", TensorRole::temporary, {second == "i" ? "M" : "N"})
+        .tensor("out", TensorRole::output, {"M", "N"})
+        .statement("s_init[i, j] : " + cell, "s[i, j]", {}, number(0))
+        .statement("s[i, j, k] : " + cell + " and 0 <= k < K", "s[i, j]", {"x[i, k]", "v[j, k]"}, product_of_halves(),
+                   ReductionOp::add)
+        .statement(second == "i" ? "t_init[i] : 0 <= i < M" : "t_init[j] : 0 <= j < N", "t[" + second + "]", {}, number(0))
+        .statement((second == "i" ? "t[i, k] : 0 <= i < M" : "t[j, k] : 0 <= j < N") + std::string(" and 0 <= k < K"),
+                   "t[" + second + "]", {operand, "w[k]"}, product_of_halves(), ReductionOp::add)
+        .statement("out[i, j] : " + cell, "out[i, j]", {"s[i, j]", "t[" + second + "]"}, read(0) + read(1))
+        .build();
+  };
+  EXPECT_EQ(matches("join_sums", gates("i", "x[i, k]")), 0U);
+  EXPECT_EQ(matches("join_sums", gates("j", "v[j, k]")), 0U);
 }
 
 TEST(NarrowCopies, ValuesAndZerosStayIn16Bits) {

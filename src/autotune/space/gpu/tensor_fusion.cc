@@ -57,14 +57,35 @@ double filled_share(const TensorAxes& axes) {
   return static_cast<double>(std::min(rows, kRows) * std::min(axes.inner, kTerms)) / (kRows * kTerms);
 }
 
+/// Elements that kernels before the products write after the rules.
+double prepared_points(RuleVariants& variants, const RuleVariant& variant, Fusion fusion) {
+  double points = 0;
+  for (const FusionGroup& group : variants.fusion_groups(variant, fusion)) {
+    for (const int u : group.loop_groups)
+      points += group.prepares ? variant.structure.loop_groups[static_cast<std::size_t>(u)].points : 0;
+  }
+  return points;
+}
+
+/// Results of all sums of products.
+double summed_points(const Nest& nest, const NestStructure& structure) {
+  double points = 0;
+  for (const LoopGroup& loop_group : structure.loop_groups) {
+    double terms = 1;
+    for (std::size_t k = 0; k < loop_group.extents.size(); ++k)
+      terms *= static_cast<double>(loop_group.reduced[k] ? std::max<std::int64_t>(loop_group.extents[k], 1) : 1);
+    for (const std::string& name : loop_group.statements) {
+      if (multiplies_matrices(nest.statement(name))) points += loop_group.points / terms;
+    }
+  }
+  return points;
+}
+
 /// Clocks of a multiprocessor that the copies before products and the products take after the rules, roughly: tiles of few terms cost as much
 /// as whole ones.
 double guessed_clocks(RuleVariants& variants, const RuleVariant& variant, const TensorAxes& axes, Fusion fusion) {
   constexpr double kProducts = 2048, kBytes = 14;  // of 16-bit operands, and of memory, in a clock
-  double copied = 0;
-  for (const FusionGroup& group : variants.fusion_groups(variant, fusion)) {
-    for (const int u : group.loop_groups) copied += group.prepares ? variant.structure.loop_groups[u].points : 0;
-  }
+  const double copied = prepared_points(variants, variant, fusion);
   const FusionGroup& group = variants.heaviest(variant, fusion);
   return variant.structure.loop_groups[group.heaviest].points / filled_share(axes) / kProducts +
          copied * 4 / kBytes;  // written and read
@@ -161,6 +182,24 @@ std::vector<std::set<std::string>> rules_for_fuller_tiles(RuleVariants& variants
   double part = 0, whole = 0;
   const double before = clocks(rules, part), after = clocks(more, whole);
   if (part > 0 && whole >= 2 * part) choices.insert(after < before ? choices.begin() : choices.end(), more);
+  return choices;
+}
+
+std::vector<std::set<std::string>> rules_with_fewer_copies(RuleVariants& variants, std::vector<std::set<std::string>> choices,
+                                                           const std::set<std::string>& usual, std::set<std::string> for_products,
+                                                           const GpuLimits& limits) {
+  constexpr double kCopy = 4, kSum = 8;  // bytes of an element, written and read
+  if (!choices.front().contains(kSumJoiningRule)) return choices;
+  for_products.erase(kSumJoiningRule);
+  const std::set<std::string> fewer = rules_for_tensor_cores(variants, usual, for_products, limits);
+  const RuleVariant &copies = variants.at({choices.front()}), &sums = variants.at({fewer});
+  const auto joins = [](const Step& step) { return step.args.at(0) == kSumJoiningRule; };
+  if (std::none_of(copies.rules.begin(), copies.rules.end(), joins) ||
+      !has_place(variants, sums, fusion_for_tensor_cores(variants, sums, limits), limits))
+    return choices;
+  const double copied = kCopy * prepared_points(variants, copies, Fusion::prepared),
+               summed = kSum * summed_points(variants.nest(sums), sums.structure);
+  choices.insert(copied > summed ? choices.begin() : choices.begin() + 1, fewer);
   return choices;
 }
 

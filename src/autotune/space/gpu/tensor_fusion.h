@@ -29,4 +29,10 @@ std::set<std::string> rules_for_tensor_cores(RuleVariants& variants, const std::
 std::vector<std::set<std::string>> rules_for_fuller_tiles(RuleVariants& variants, const std::set<std::string>& rules,
                                                           const std::set<std::string>& for_products, const GpuLimits& limits);
 
+/// The choices, and where the first one copies operands so that sums meet in one kernel, what is chosen without that rule, if products have
+/// a place then, too: before it, where the copies move more bytes than the sums that they keep from memory.
+std::vector<std::set<std::string>> rules_with_fewer_copies(RuleVariants& variants, std::vector<std::set<std::string>> choices,
+                                                           const std::set<std::string>& usual, std::set<std::string> for_products,
+                                                           const GpuLimits& limits);
+
 }  // namespace nestor

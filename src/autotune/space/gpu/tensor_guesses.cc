@@ -111,9 +111,11 @@ std::vector<NamedValues> choices_of_few_results(const TensorAxes& axes, const Gp
 /// pair of blocks or one.
 std::vector<NamedValues> choices_of_sums(const TensorAxes& axes, const GpuLimits& limits) {
   const bool pairs = limits.sm >= kGroupProducts;
-  const std::vector<Shape> shapes = pairs ? std::vector<Shape>{{2, 1, 256}, {2, 2, 128, true}, {2, 1, 256, true}, {2, 1, 192},
-                                                               {2, 1, 128}, {1, 1, 128},       {1, 1, 64}}
-                                          : std::vector<Shape>{{2, 1, 128}, {2, 2, 64}, {2, 1, 64}, {1, 1, 64}};
+  std::vector<Shape> shapes = pairs ? std::vector<Shape>{{2, 1, 256}, {2, 2, 128, true}, {2, 1, 256, true}, {2, 1, 192},
+                                                         {2, 1, 128}, {1, 1, 128},       {1, 1, 64}}
+                                    : std::vector<Shape>{{2, 1, 128}, {2, 2, 64}, {2, 1, 64}, {1, 1, 64}};
+  // Many sums of one tile leave room for few columns of each.
+  if (pairs && axes.first_products > 2) shapes.insert(shapes.end() - 2, {2, 1, 64});
   std::vector<NamedValues> choices, for_fewer;
   const std::int64_t most_blocks = blocks_of_rows(axes, limits) * ceil_div(axes.column_extent, kLikelyColumns) * axes.others;
   const std::int64_t all_rows = axes.row_extent * axes.pack_extent;

@@ -35,8 +35,13 @@ std::int64_t blocks_of(const TensorAxes& axes, const TensorChoice& choice) {
 
 double modelled_cycles(const TensorAxes& axes, const TensorChoice& choice, std::int64_t parts, const GpuLimits& limits) {
   const auto number = [](std::int64_t value) { return static_cast<double>(value); };
+  // All sums of the tile, and what they read: operands that several of them share once.
+  const auto count = [](std::size_t known) { return static_cast<double>(std::max<std::size_t>(known, 1)); };
   const double rows = number(choice.rows()), columns = number(choice.columns);
-  const double products = rows * columns / kProducts, copies = 2 * (rows + columns / choice.grid.cluster) / kCopiedBytes;
+  const double products = std::max(axes.first_products, 1) * rows * columns / kProducts;
+  const double read_rows = count(axes.row_operands.size()) * rows,
+               read_columns = count(axes.streamed_operands.size()) * columns / choice.grid.cluster;
+  const double copies = 2 * (read_rows + read_columns) / kCopiedBytes;
   const double term = std::max(products, copies) + kRound / number(choice.depth);
   const std::int64_t waves = ceil_div(blocks_of(axes, choice) * parts, std::int64_t{limits.units});
   const double wave = number(axes.inner) / number(parts) * term + kStart;

@@ -59,6 +59,7 @@ class NestSpace : public Space {
     if (tensor_cores) {
       tensor_rules_ = rules_for_fuller_tiles(
           variants_, rules_for_tensor_cores(variants_, usual_rules_, for_products, *limits.gpu), for_products, *limits.gpu);
+      tensor_rules_ = rules_with_fewer_copies(variants_, std::move(tensor_rules_), usual_rules_, for_products, *limits.gpu);
     }
     make_parameters(variants_.at({usual_rules_}));
   }

@@ -30,6 +30,9 @@ inline constexpr const char* kAligningRule = "copy_rows";
 /// The rule that leaves out terms of products that are zeros, which other rules would copy.
 inline constexpr const char* kSkippingRule = "skip_zeros";
 
+/// Makes one of two sums of products that are added together, over copies of their operands.
+inline constexpr const char* kSumJoiningRule = "join_sums";
+
 /// Axes of `structure`, that of the schedule after `steps`, along which the splitting rule can cut reductions.
 std::set<int> splittable_axes(BaseSchedules& schedules, const std::vector<Step>& steps, const NestStructure& structure);
 

@@ -21,12 +21,18 @@ namespace {
 
 constexpr const char* kName = "keep_sums";
 
-/// Does the statement read what another sum of products has made?
-bool meets_another(const Nest& nest, const Statement& reader, const std::string& tensor) {
+/// Does the statement read what a sum of products of other tensors has made? Sums that share an operand share their loops.
+bool meets_another(const Nest& nest, const Statement& reader, const Statement& sum) {
+  const auto reads = [](const Statement& other, const std::string& tensor) {
+    return std::any_of(other.reads.begin(), other.reads.end(), [&](const Access& read) { return read.tensor == tensor; });
+  };
+  const auto is_another = [&](const Statement* writer) {
+    return half_products(*writer) &&
+           std::none_of(sum.reads.begin(), sum.reads.end(), [&](const Access& read) { return reads(*writer, read.tensor); });
+  };
   return std::any_of(reader.reads.begin(), reader.reads.end(), [&](const Access& read) {
     const std::vector<const Statement*> writers = writers_of(nest, read.tensor);
-    return read.tensor != tensor && std::any_of(writers.begin(), writers.end(),
-                                                [](const Statement* writer) { return half_products(*writer).has_value(); });
+    return read.tensor != sum.write.tensor && std::any_of(writers.begin(), writers.end(), is_another);
   });
 }
 
@@ -44,9 +50,9 @@ std::string objection(const Nest& nest, const Statement& sum) {
   for (const Statement* reader : readers_of(nest, tensor.name)) {
     if (reader->group <= sum.group) return "its result is read before it is complete";
     if (reader->reduction) return "another reduction reads its result";
-    meets = meets || meets_another(nest, *reader, tensor.name);
+    meets = meets || meets_another(nest, *reader, sum);
   }
-  return meets ? "" : "no reader of its result reads another sum of products";
+  return meets ? "" : "no reader of its result reads a sum of products of other tensors";
 }
 
 std::vector<RuleMatch> find(const Nest& nest) {

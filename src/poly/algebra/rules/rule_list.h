@@ -30,6 +30,7 @@ const Rule& gather_terms_rule();
 const Rule& batch_first_rule();
 const Rule& copy_rows_rule();
 const Rule& join_rows_rule();
+const Rule& join_sums_rule();
 const Rule& join_results_rule();
 const Rule& keep_sums_rule();
 const Rule& product_again_rule();
