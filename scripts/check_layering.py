@@ -45,7 +45,7 @@ STANDS_ON = {
     "codegen/tile": [],
     "codegen/tile/analysis": ["codegen/tile"],
     "codegen/tile/places": ["codegen/tile"],
-    "codegen/tile/build": ["codegen/tile/places"],
+    "codegen/tile/build": ["codegen/tile/places", "codegen/tile/analysis"],
     "codegen/proof/model": ["codegen/tile"],
     "codegen/proof": ["codegen/proof/model"],
     "codegen/llvm": ["codegen/tile/analysis"],

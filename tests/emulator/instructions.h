@@ -64,7 +64,7 @@ struct TensorMap {
   char* data = nullptr;
   int rank = 0, element = 2, swizzle = 0;            ///< bytes
   std::array<std::int64_t, 5> extents{}, strides{};  ///< innermost first; strides in bytes
-  std::array<int, 5> box{}, steps{1, 1, 1, 1, 1};  ///< elements, and how far neighbours lie apart in the argument
+  std::array<int, 5> box{}, steps{1, 1, 1, 1, 1};    ///< elements, and how far neighbours lie apart in the argument
 };
 void load_tile(std::uint32_t to, const TensorMap* map, const std::int32_t* coordinates, std::uint32_t barrier,
                std::int32_t blocks, Site site);

@@ -118,8 +118,10 @@ TEST_F(TensorMapErrors, RecipesThatContradictThemselves) {
     recipe = good;
     map().box = {1, 64, 32};
     map().element_strides = {1, stride, 1};
-    EXPECT_THAT(made(), HasSubstr(fmt::format("the box of \"x\" has 64 elements with stride {} along a dimension; strides are 1 to 8, over "
-                                              "256 elements at most", stride)));
+    EXPECT_THAT(made(), HasSubstr(fmt::format(
+                            "the box of \"x\" has 64 elements with stride {} along a dimension; strides are 1 to 8, over "
+                            "256 elements at most",
+                            stride)));
   }
   for (const std::vector<int>& order : {std::vector<int>{0, 2, 1}, {0, 0, 2}, {1, 2}, {0, 1, 3}}) {
     recipe = good;

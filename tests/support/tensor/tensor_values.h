@@ -59,7 +59,8 @@ class TensorValues {
     const int first_row = columns ? 0 : share * info.copied_rows(), first_column = columns ? share * width : 0;
     std::vector<std::int64_t> origin;
     for (const IntExpr& index : info.origin) origin.push_back(value_at(index, values));
-    if (info.own_index >= 0) origin[static_cast<std::size_t>(info.own_index)] += std::int64_t{block} * plan_.packs() * info.row_stride;
+    if (info.own_index >= 0)
+      origin[static_cast<std::size_t>(info.own_index)] += std::int64_t{block} * plan_.packs() * info.row_stride;
     for (int row = first_row; row < first_row + info.copied_rows(); ++row) {
       for (int column = first_column; column < first_column + width; ++column) {
         std::vector<std::int64_t> index = origin;

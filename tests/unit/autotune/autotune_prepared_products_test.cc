@@ -337,7 +337,14 @@ std::vector<PreparedCase> prepared_cases() {
       {"stored_operands", normalised_keys(true), keys, few_keys, 1, 2, true, Fusion::prepared},
       {"projected_keys", projected_keys(), keys, few_keys, 2, 3, false, Fusion::prepared},
       {"triangle", triangular_product(), {{"N", 2048}, {"D", 1024}}, {{"N", 72}, {"D", 88}}, 1, 1, true, Fusion::prepared},
-      {"computed_triangle", triangular_product(true), {{"N", 2048}, {"D", 1024}}, {{"N", 72}, {"D", 88}}, 1, 1, true, Fusion::prepared},
+      {"computed_triangle",
+       triangular_product(true),
+       {{"N", 2048}, {"D", 1024}},
+       {{"N", 72}, {"D", 88}},
+       1,
+       1,
+       true,
+       Fusion::prepared},
       {"norm_then_product",
        norm_then_product(),
        {{"M", 4096}, {"N", 4096}},
@@ -612,8 +619,8 @@ TEST(StridedCopies, WhereRowsLieTooFarApartTermsAreCopied) {
                           .tensor("sums", TensorRole::temporary, {"Z", "128"})
                           .tensor("out", TensorRole::output, {"Z", "128"}, kHalf)
                           .statement("init[z, m] : " + cell, "sums[z, m]", {}, number(0))
-                          .statement("sum[z, m, c] : " + cell + " and 0 <= c < 64", "sums[z, m]", {"x[" + s + "*z, c]", "w[m, c]"},
-                                     wide(0) * wide(1), ReductionOp::add)
+                          .statement("sum[z, m, c] : " + cell + " and 0 <= c < 64", "sums[z, m]",
+                                     {"x[" + s + "*z, c]", "w[m, c]"}, wide(0) * wide(1), ReductionOp::add)
                           .statement("out[z, m] : " + cell, "out[z, m]", {"sums[z, m]"}, ScalarExpr::cast(kHalf, read(0)))
                           .build();
     FirstOf first({"", nest, {{"Z", 65536}}, {}, 1, 1, false, Fusion::maximal}, {});
@@ -621,7 +628,8 @@ TEST(StridedCopies, WhereRowsLieTooFarApartTermsAreCopied) {
     const CompiledNvptx compiled = compile_nvptx(build_tile_program(first.schedules.replay(first.candidate.steps)), {});
     const bool strided = recipe_to_json(compiled.kernel.recipe).dump().find("strided_tensor_map") != std::string::npos;
     EXPECT_EQ(strided, stride == 4) << "64 rows of a tile reach over 256";
-    EXPECT_EQ(testing::run_emulated(compiled, build_tile_program(first.schedules.base({})), {{"Z", 70}}, {.tolerance = 4e-3}, {1}), "");
+    EXPECT_EQ(
+        testing::run_emulated(compiled, build_tile_program(first.schedules.base({})), {{"Z", 70}}, {.tolerance = 4e-3}, {1}), "");
   }
 }
 

@@ -46,8 +46,7 @@ bool is_stored(const Nest& nest, const NestStructure& structure, const FusionGro
 bool leaves(const Nest& nest, const NestStructure& structure, const FusionGroup& group, const std::string& tensor) {
   if (nest.tensor(tensor).role == TensorRole::output) return true;
   const std::vector<const Statement*> readers = readers_of(nest, tensor);
-  return std::any_of(readers.begin(), readers.end(),
-                     [&](const Statement* reader) { return !is_of(structure, group, *reader); });
+  return std::any_of(readers.begin(), readers.end(), [&](const Statement* reader) { return !is_of(structure, group, *reader); });
 }
 
 /// Do tensor copies bring tiles of it?
@@ -236,7 +235,8 @@ std::optional<TensorAxes> axes_of_sum(const Nest& nest, const NestStructure& str
     // Unless one further out fills at least twice as many rows of a tile.
     if (result.row < 0 || 2 * extent(axis) > std::min(extent(result.row), std::int64_t{nvptx::kWarpgroupRows})) result.row = axis;
   }
-  if (result.row < 0 || result.column < 0 || !has(single_a, result.reduction_axis) || !has(single_b, result.reduction_axis)) return std::nullopt;
+  if (result.row < 0 || result.column < 0 || !has(single_a, result.reduction_axis) || !has(single_b, result.reduction_axis))
+    return std::nullopt;
   // Copies bring whole tiles of terms.
   const isl::set domain = statement.domain.intersect_params(full_context(nest));
   const auto whole = [&](int axis) { return is_box(domain, loop_group.position_of(axis), innermost); };

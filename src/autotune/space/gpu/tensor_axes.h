@@ -32,7 +32,7 @@ struct TensorAxes {
   bool fixed_inner = false;  ///< it is known when compiling
   std::int64_t row_extent = 1, pack_extent = 1, column_extent = 1;
   std::int64_t row_stride = 1;  ///< elements of the operand from one row to the next
-  std::int64_t others = 1;  ///< with `column`: points of the common axes beside rows, packs and columns
+  std::int64_t others = 1;      ///< with `column`: points of the common axes beside rows, packs and columns
   // Extents beside rows and streamed columns, one entry a tile.
   std::vector<TensorOperand> row_operands;       ///< inputs that stay for a block's rows; with `column`: whose rows these are
   std::vector<TensorOperand> streamed_operands;  ///< inputs that come tile by tile; with `column`: whose rows are columns

@@ -51,8 +51,8 @@ double elements_of(const NestStructure& structure, const std::vector<int>& axes)
 constexpr std::int64_t kFewestThreads = 64;  ///< of a block of sums
 
 /// Where nothing is summed up: of many rows a thread has several, and loads once what they share; of few, no more than keep all units busy.
-std::int64_t rows_without_sums(const NestStructure& structure, const FusionGroup& group, const RowTiles& tiles, const GpuShape& shape,
-                          const GpuLimits& limits) {
+std::int64_t rows_without_sums(const NestStructure& structure, const FusionGroup& group, const RowTiles& tiles,
+                               const GpuShape& shape, const GpuLimits& limits) {
   constexpr double kMostOfThread = 64, kRounds = 16;
   double all = 1;
   for (std::size_t k = 0; k < tiles.inside; ++k)

@@ -26,11 +26,15 @@ std::optional<std::int64_t> constant_of(const IntExpr& bound, IntOp op, std::vec
   return constant;
 }
 
-/// The sum with constant bounds of its reduced dims but the innermost, as far as they have some; what else bounds them is in its guard.
+/// The sum with constant bounds of its reduced dims but the innermost, as far as they have some; what else bounds them is in its guard. A
+/// single one that follows no other dim stays as it is: its loop needs no number of iterations.
 TileOp with_constant_bounds(TileOp op) {
   const auto last = std::find_if(op.dims.rbegin(), op.dims.rend(), [](const OpDim& dim) { return dim.reduced; });
+  const auto reduced = std::count_if(op.dims.begin(), op.dims.end(), [](const OpDim& dim) { return dim.reduced; });
   for (OpDim& dim : op.dims) {
-    if (!dim.reduced || &dim == &*last) continue;
+    const bool follows = std::any_of(op.dims.begin(), op.dims.end(),
+                                     [&](const OpDim& other) { return dim.lower.uses(other.var) || dim.upper.uses(other.var); });
+    if (!dim.reduced || &dim == &*last || (reduced <= 2 && !follows)) continue;
     std::vector<IntExpr> lowers, uppers;
     const auto first = constant_of(dim.lower, IntOp::max, lowers), end = constant_of(dim.upper, IntOp::min, uppers);
     if (!first || !end || (lowers.empty() && uppers.empty())) continue;

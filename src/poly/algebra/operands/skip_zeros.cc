@@ -139,13 +139,14 @@ RuleResult apply(const Nest& nest, const std::vector<std::string>& target) {
 }  // namespace
 
 const Rule& skip_zeros_rule() {
-  static const Rule rule{kName,
-                         "a sum of products leaves out terms that are zeros, and reads what they stand beside (argument: statement)",
-                         "a sum that starts from 0 is the same without products of 0 and finite values",
-                         "none, with finite values in masked places: what met zeros is left out",
-                         find,
-                         apply,
-                         finite};
+  static const Rule rule{
+      kName,
+      "a sum of products leaves out terms that are zeros, and reads what they stand beside (argument: statement)",
+      "a sum that starts from 0 is the same without products of 0 and finite values",
+      "none, with finite values in masked places: what met zeros is left out",
+      find,
+      apply,
+      finite};
   return rule;
 }
 

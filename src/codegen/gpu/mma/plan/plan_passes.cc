@@ -55,9 +55,8 @@ bool leaves_argument(const TensorPlan& plan, const TensorOp& op, const CircularB
   const std::vector<IntExpr> alternatives = alternatives_of(condition);
   const std::vector<Affine> ends = ends_of_rows(op);
   const auto fails_before = [&](const Affine& distance) {  // it is negative wherever the condition fails
-    return std::any_of(alternatives.begin(), alternatives.end(), [&](const IntExpr& alternative) {
-      return never_negative(affine_of(alternative) - distance, ends);
-    });
+    return std::any_of(alternatives.begin(), alternatives.end(),
+                       [&](const IntExpr& alternative) { return never_negative(affine_of(alternative) - distance, ends); });
   };
   const int dense = static_cast<int>(ring.origin.size()) - 1;
   for (int p = 0; p <= dense; ++p) {

@@ -41,9 +41,9 @@ struct Fragment {
 /// A tile of an argument in shared memory, in `stages` copies: blocks of 64 dense elements, each [rows][64] with a 128-byte swizzle.
 struct CircularBuffer {
   int buffer = -1;
-  std::vector<IntExpr> origin;  ///< of the tile, one an index of the argument
-  int row_index = -1;           ///< index that runs over the rows; the last one is dense
-  int pack_index = -1;          ///< index that runs over the places in a pack of rows; -1: rows are not packed
+  std::vector<IntExpr> origin;          ///< of the tile, one an index of the argument
+  int row_index = -1;                   ///< index that runs over the rows; the last one is dense
+  int pack_index = -1;                  ///< index that runs over the places in a pack of rows; -1: rows are not packed
   int row_stride = 1, pack_stride = 1;  ///< elements of the argument between neighbours along these indices
   int rows = 0;
   int columns = 0;  ///< dense elements used

@@ -370,8 +370,9 @@ class TileFinder {
                              std::max(ring.row_stride, ring.pack_stride)));
     const int rows = ring.pack_index < 0 ? ring.rows : ring.rows / plan_.pack;
     if ((rows - 1) * ring.row_stride >= kMostCopiedRows)
-      refuse(op, fmt::format("reads {} rows of {} that lie {} apart, and a tensor copy reaches over {} of them: choose smaller tiles",
-                             rows, name, ring.row_stride, kMostCopiedRows));
+      refuse(op,
+             fmt::format("reads {} rows of {} that lie {} apart, and a tensor copy reaches over {} of them: choose smaller tiles",
+                         rows, name, ring.row_stride, kMostCopiedRows));
   }
 
   bool has_whole_rows(int buffer, int elements) const {
@@ -442,7 +443,8 @@ class TileFinder {
   int same_tile(std::size_t op, const CircularBuffer& ring) const {
     const auto same = [&](const CircularBuffer& other) {
       return other.buffer == ring.buffer && other.row_index == ring.row_index && other.pack_index == ring.pack_index &&
-             other.row_stride == ring.row_stride && other.pack_stride == ring.pack_stride && other.rows == ring.rows && other.columns == ring.columns && other.own_index == ring.own_index &&
+             other.row_stride == ring.row_stride && other.pack_stride == ring.pack_stride && other.rows == ring.rows &&
+             other.columns == ring.columns && other.own_index == ring.own_index &&
              std::equal(other.origin.begin(), other.origin.end(), ring.origin.begin(),
                         [](const IntExpr& a, const IntExpr& b) { return a.str() == b.str(); });
     };

@@ -281,7 +281,8 @@ void check_elements(TensorProof& proof, const TensorOp& op, int ring_number, con
   const int dense = static_cast<int>(access.index.size()) - 1;
   for (int p = 0; p <= dense; ++p) {
     const IntExpr& index = access.index[static_cast<std::size_t>(p)];
-    if (index.coefficient(row.var) != (p == ring.row_index ? ring.row_stride : 0) || index.coefficient(column.var) != (p == dense ? 1 : 0))
+    if (index.coefficient(row.var) != (p == ring.row_index ? ring.row_stride : 0) ||
+        index.coefficient(column.var) != (p == dense ? 1 : 0))
       proof.fail("{} does not hold rows and columns as {} reads them", proof.name(ring_number), op.op.name);
   }
   const auto fragment = proof.plan.fragments.find(op.op.write.buffer);

@@ -20,8 +20,7 @@ void check_operand_rows(TensorProof& proof, const TensorOp& op, int ring_number,
   const CircularBuffer& ring = proof.ring(ring_number);
   const int dense = static_cast<int>(access.index.size()) - 1;
   const std::string &rows = var_of(op, by_free ? op.form.k : free), &columns = var_of(op, by_free ? free : op.form.k);
-  if (ring.row_index == dense || !runs_at(access, rows, ring.row_index, ring.row_stride) ||
-      !runs_at(access, columns, dense))
+  if (ring.row_index == dense || !runs_at(access, rows, ring.row_index, ring.row_stride) || !runs_at(access, columns, dense))
     proof.fail("{} does not hold rows and columns as {} reads them", proof.name(ring_number), op.op.name);
 }
 

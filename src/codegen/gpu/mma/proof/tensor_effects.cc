@@ -161,7 +161,8 @@ isl::set EffectReader::terms_added(int k, const isl::set& hidden) {
   const TensorOp& op = proof_.op(k);
   const TileAccess &a = op.op.reads[static_cast<std::size_t>(op.form.a)], &b = op.op.reads[static_cast<std::size_t>(op.form.b)];
   if (op.a_ring < 0) return read_at(k, op.form.a, hidden).is(0) ? none_of(hidden) : hidden;
-  const isl::set all = reader_.known(hidden), in_a = all.intersect(reader_.within(k, a)), in_b = all.intersect(reader_.within(k, b));
+  const isl::set all = reader_.known(hidden), in_a = all.intersect(reader_.within(k, a)),
+                 in_b = all.intersect(reader_.within(k, b));
   const auto is_finite = [&](const TileAccess& access) { return finite_.contains(proof_.plan.buffer(access.buffer).tensor); };
   isl::set added = in_a.intersect(in_b);
   if (!is_finite(a)) added = added.unite(in_a);

@@ -214,7 +214,8 @@ class LaunchProver {
       const auto same = [&] {
         return tiles == nullptr ? same_values(want.levels[k].loop, *rest) : is_tiled(want.levels[k].loop, *tiles, rest->loop);
       };
-      if (rest == nullptr || !(same() || (test_bounds(want, k) && same()))) fail("{}: {} takes other values", want.op.name, loop.var);
+      if (rest == nullptr || !(same() || (test_bounds(want, k) && same())))
+        fail("{}: {} takes other values", want.op.name, loop.var);
     }
     for (const Level* level : left) fail("{} runs again for each {}", want.op.name, level->loop.var);
     if (!want.op.fill && !have.op.fill) {  // what an op tests may be around it
@@ -234,12 +235,14 @@ class LaunchProver {
   static bool test_terms(LaunchedOp& op, const std::string& var, IntExpr& bound, bool lower) {
     std::vector<IntExpr> terms;
     split_terms(bound, lower ? IntOp::max : IntOp::min, terms);
-    const auto constant = std::find_if(terms.begin(), terms.end(), [](const IntExpr& term) { return term.as_constant().has_value(); });
+    const auto constant =
+        std::find_if(terms.begin(), terms.end(), [](const IntExpr& term) { return term.as_constant().has_value(); });
     if (terms.size() < 2 || constant == terms.end()) return false;
     const IntExpr value = IntExpr::variable(var);
     for (auto term = terms.begin(); term != terms.end(); ++term) {
       if (term == constant) continue;
-      op.conditions.push_back(lower ? IntExpr::make(IntOp::ge, {value, *term}) : IntExpr::make(IntOp::ge, {*term - IntExpr(1), value}));
+      op.conditions.push_back(lower ? IntExpr::make(IntOp::ge, {value, *term})
+                                    : IntExpr::make(IntOp::ge, {*term - IntExpr(1), value}));
     }
     bound = *constant;
     return true;
