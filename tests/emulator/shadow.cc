@@ -129,6 +129,14 @@ Conflict Shadow::read(Cell& cell, const Actor& actor) {
   return {};
 }
 
+/// What threads read, copies overwrite behind a fence of the reader alone: a read may still be under way where an arrival behind it is not.
+Conflict Shadow::check_read_before(Epoch read, Site site, const Actor& actor) const {
+  if (!knows(actor, read, Knows::over)) return {Conflict::Kind::race, read, site, now_, false};
+  const bool fences = actor.async && !kinds_->is_async(agent_of(read));
+  if (fences && !knows(actor, read, Knows::fenced)) return {Conflict::Kind::unfenced, read, site, now_, false};
+  return {};
+}
+
 Conflict Shadow::write(Cell& cell, const Actor& actor) {
   if (const Conflict found = stale(cell); found.kind != Conflict::Kind::none) return found;
   if (cell.elsewhere != 0 && cell.elsewhere_stamp >= first_)
@@ -137,12 +145,13 @@ Conflict Shadow::write(Cell& cell, const Actor& actor) {
   if (cell.readers != nullptr) {
     const auto& times = cell.readers->times;
     for (Agent agent = 0; agent < times.size(); ++agent) {
-      if (times[agent].first == 0 || knows(actor, epoch_of(agent, times[agent].first), Knows::over)) continue;
-      return {Conflict::Kind::race, epoch_of(agent, times[agent].first), times[agent].second, now_, false};
+      if (times[agent].first == 0) continue;
+      const Conflict found = check_read_before(epoch_of(agent, times[agent].first), times[agent].second, actor);
+      if (found.kind != Conflict::Kind::none) return found;
     }
     cell.readers = nullptr;
-  } else if (cell.read != 0 && !knows(actor, cell.read, Knows::over)) {
-    return {Conflict::Kind::race, cell.read, cell.read_site, now_, false};
+  } else if (cell.read != 0) {
+    if (const Conflict found = check_read_before(cell.read, cell.read_site, actor); found.kind != Conflict::Kind::none) return found;
   }
   cell.read = 0;
   cell.write = actor.epoch;

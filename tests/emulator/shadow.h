@@ -88,6 +88,7 @@ class Shadow {
   Conflict write(Cell& cell, const Actor& actor);
   Conflict stale(Cell& cell) const;
   Conflict check_write_before(const Cell& cell, const Actor& actor, bool writes) const;
+  Conflict check_read_before(Epoch read, Site site, const Actor& actor) const;
   void note_reader(Cell& cell, const Actor& actor);
 
   std::vector<Line> lines_;

@@ -405,14 +405,29 @@ void WgmmaEmitter::load(const Event& event) {
   advance(ring);
 }
 
+/// Do lanes read tiles of the circular buffer into registers, and copies overwrite them later? Products read as copies write.
+bool WgmmaEmitter::lanes_read(int ring) const {
+  const CircularBuffer& info = plan_->circular_buffers[static_cast<std::size_t>(ring)];
+  if (info.scheduler) return false;
+  const auto reads = [&](const TensorOp& op) {
+    return std::any_of(op.read_rings.begin(), op.read_rings.end(), [&](const auto& read) { return read.second == ring; });
+  };
+  return (info.in_registers && plan_->persistent()) || std::any_of(plan_->ops.begin(), plan_->ops.end(), reads);
+}
+
 /// Gives back the oldest tile that is held. `known`: a condition that holds. One lane of each warp tells its own block; of a cluster, lane r
-/// tells block r.
+/// tells block r. What lanes read may still be under way when the arrival is seen, and copies go another way (the asynchronous proxy): a
+/// fence stands between the two, and all lanes have it behind them.
 void WgmmaEmitter::release(const Event& event, Value* known) {
   int& behind = behind_[event.ring];
   Value* stage = state_.positions.at(event.ring).first;
   if (behind > 0) {
     Value* wraps = b_.CreateICmpSLT(stage, constant(behind));
     stage = b_.CreateSub(b_.CreateSelect(wraps, b_.CreateAdd(stage, constant(ring(event.ring).stages)), stage), constant(behind));
+  }
+  if (lanes_read(event.ring)) {
+    ptx_.fence_async_proxy();
+    ptx_.warp_barrier();
   }
   Value* barrier = empty_barrier(event.ring, stage);
   Value* tells = event.blocks == 1 ? leads_warp_ : b_.CreateICmpULT(lane_, constant(event.blocks));

@@ -214,6 +214,7 @@ class WgmmaEmitter : public TensorEmitter {
   void synchronise(const Event& event) override;
   void load(const Event& event);
   void tell_work_tile(int ring);
+  bool lanes_read(int ring) const;
   void release(const Event& event, Value* known = nullptr);
   void release_amid(int k, int made, int count, Value* value) override;
   int amid_parts(int k) const override;
