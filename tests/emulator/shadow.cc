@@ -151,7 +151,8 @@ Conflict Shadow::write(Cell& cell, const Actor& actor) {
     }
     cell.readers = nullptr;
   } else if (cell.read != 0) {
-    if (const Conflict found = check_read_before(cell.read, cell.read_site, actor); found.kind != Conflict::Kind::none) return found;
+    if (const Conflict found = check_read_before(cell.read, cell.read_site, actor); found.kind != Conflict::Kind::none)
+      return found;
   }
   cell.read = 0;
   cell.write = actor.epoch;
