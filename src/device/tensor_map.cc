@@ -131,9 +131,8 @@ void TensorMapMaker::check_strides() const {
   for (std::size_t k = 0; k < box_.size(); ++k) {
     if (element_strides_[k] < 1 || element_strides_[k] > kLargestStride || reach(k) > kLargestBox)
       user_error(
-          "launch recipe: the box of \"{}\" has {} elements with stride {} along a dimension; strides are 1 to {}, over {} "
-          "elements at "
-          "most",
+          "launch recipe: the box of \"{}\" has {} elements with stride {} along a dimension; strides are 1 to {}, "
+          "over {} elements at most",
           name_, box_[k], element_strides_[k], kLargestStride, kLargestBox);
   }
 }

@@ -126,7 +126,10 @@ void ErrorSum::add_each(ErrorSum* errors, ReductionOp op, ElementType stored, co
   for (int k = 0; k < terms.count; ++k) {
     const Terms term{terms.type, terms.values + k, terms.errors + k, terms.operands ? terms.operands + k : nullptr, 1};
     const bool finite = std::fabs(terms.values[k]) < kInfinite && !errors[k].special_;
-    added&& finite ? errors[k].add_finite(term, sums[k]) : errors[k].add_all(op, stored, term, sums[k]);
+    if (added && finite)
+      errors[k].add_finite(term, sums[k]);
+    else
+      errors[k].add_all(op, stored, term, sums[k]);
   }
 }
 

@@ -148,8 +148,9 @@ class KernelBuilder {
       if (ring.pack_index >= 0) map.element_strides[ring.pack_index] = ring.pack_stride;
     }
     for (const TensorOp& op : plan.ops) {
-      const CopiedRows copy = op.through_shared ? copied_rows(plan, op) : CopiedRows{};
-      if (op.through_shared) add(op.op.write.buffer, copy.outer, copy.inner, copy.rows, copy.per_outer, op.stage_columns);
+      if (!op.through_shared) continue;
+      const CopiedRows copy = copied_rows(plan, op);
+      add(op.op.write.buffer, copy.outer, copy.inner, copy.rows, copy.per_outer, op.stage_columns);
     }
     return maps;
   }

@@ -6,6 +6,8 @@
 #include "codegen/tile/analysis/tile_rewrite.h"
 
 #include <algorithm>
+#include <optional>
+#include <vector>
 
 namespace nestor::nvptx {
 namespace {
@@ -32,17 +34,14 @@ TileOp with_constant_bounds(TileOp op) {
   const auto last = std::find_if(op.dims.rbegin(), op.dims.rend(), [](const OpDim& dim) { return dim.reduced; });
   const auto reduced = std::count_if(op.dims.begin(), op.dims.end(), [](const OpDim& dim) { return dim.reduced; });
   for (OpDim& dim : op.dims) {
-    const bool follows = std::any_of(op.dims.begin(), op.dims.end(),
-                                     [&](const OpDim& other) { return dim.lower.uses(other.var) || dim.upper.uses(other.var); });
-    if (!dim.reduced || &dim == &*last || (reduced <= 2 && !follows)) continue;
+    if (!dim.reduced || &dim == &*last || (reduced <= 2 && !bounds_use_other_dims(op, dim))) continue;
     std::vector<IntExpr> lowers, uppers;
     const auto first = constant_of(dim.lower, IntOp::max, lowers), end = constant_of(dim.upper, IntOp::min, uppers);
     if (!first || !end || (lowers.empty() && uppers.empty())) continue;
     const IntExpr var = IntExpr::variable(dim.var);
-    std::vector<IntExpr> conditions;
-    for (const IntExpr& lower : lowers) conditions.push_back(IntExpr::make(IntOp::ge, {var, lower}));
-    for (const IntExpr& upper : uppers) conditions.push_back(IntExpr::make(IntOp::ge, {upper - IntExpr(1), var}));
-    for (const IntExpr& condition : conditions) op.guard = op.guard.defined() ? condition && op.guard : condition;
+    const auto require = [&](const IntExpr& condition) { op.guard = op.guard.defined() ? condition && op.guard : condition; };
+    for (const IntExpr& lower : lowers) require(IntExpr::make(IntOp::ge, {var, lower}));
+    for (const IntExpr& upper : uppers) require(IntExpr::make(IntOp::ge, {upper - IntExpr(1), var}));
     dim.lower = IntExpr(*first);
     dim.upper = IntExpr(*end);
   }

@@ -8,11 +8,6 @@
 namespace nestor::nvptx {
 namespace {
 
-bool bounds_use_other_dims(const TileOp& op, const OpDim& dim) {
-  return std::any_of(op.dims.begin(), op.dims.end(),
-                     [&](const OpDim& other) { return dim.lower.uses(other.var) || dim.upper.uses(other.var); });
-}
-
 int last_index_votes(const TileAccess& access, const TileOp& op, int dim, const std::vector<Buffer>& buffers) {
   if (access.index.empty() || access.index.back().coefficient(op.dims[dim].var) != 1) return 0;
   int weight = buffers[access.buffer].memory == Memory::scratch ? 1 : 2;
@@ -63,6 +58,11 @@ std::optional<ProductDims> classify(const TileOp& op, const std::vector<Buffer>&
 }  // namespace
 
 bool single_valued(const OpDim& dim) { return exact_extent(dim) == 1; }
+
+bool bounds_use_other_dims(const TileOp& op, const OpDim& dim) {
+  return std::any_of(op.dims.begin(), op.dims.end(),
+                     [&](const OpDim& other) { return dim.lower.uses(other.var) || dim.upper.uses(other.var); });
+}
 
 bool uses_any(const TileAccess& access, const std::string& var) {
   return std::any_of(access.index.begin(), access.index.end(), [&](const IntExpr& index) { return index.uses(var); });

@@ -12,6 +12,9 @@ namespace nestor::nvptx {
 /// values. serial: each thread runs over all values.
 enum class DimRole : std::uint8_t { row, column, serial };
 
+/// Do the bounds of one of the op's dims depend on another one?
+bool bounds_use_other_dims(const TileOp& op, const OpDim& dim);
+
 /// Dims that may be spread: those without a dependence, and a reduction's own (as column only). Bounds must not depend on other
 /// dims of the op; of a point-wise op only dims before the first sequential one qualify.
 std::vector<bool> spreadable_dims(const TileOp& op);
