@@ -6,13 +6,13 @@ import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent.parent / "python"))
 
-from . import (attention, chained, contracted, distances, factored, further, images, layers, mixed, products, reduced,  # noqa: E402
-               rows, scenes, scored, weighted, wider)
+from . import (attention, chained, contracted, distances, factored, further, graphs, images, layers, mixed, physical,  # noqa: E402
+               products, reduced, rows, scenes, scored, training, weighted, wider)
 from .problem import Operator  # noqa: E402
 
 OPERATORS = {operator.name: operator
              for module in (attention, weighted, scored, products, contracted, rows, reduced, further, chained, wider, images, mixed, layers,
-                            distances, factored, scenes)
+                            distances, factored, scenes, physical, training, graphs)
              for operator in module.OPERATORS}
 
 __all__ = ["OPERATORS", "Operator"]

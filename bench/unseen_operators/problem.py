@@ -9,7 +9,7 @@ from torch.nn.attention.flex_attention import create_block_mask
 import nestor
 from nestor.nests.isl_text import pieces
 
-TYPES = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16, "i32": torch.int32}
+TYPES = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16, "i32": torch.int32, "bool": torch.bool}
 
 
 class Operator(typing.NamedTuple):
@@ -31,8 +31,8 @@ class Operator(typing.NamedTuple):
 
     @property
     def dtype(self):
-        """The type of 16 bits that the operator reads."""
-        return next(tensor.type for tensor in self.nest.tensors if tensor.type in ("f16", "bf16"))
+        """The type of 16 bits that the operator reads, else f32."""
+        return next((tensor.type for tensor in self.nest.tensors if tensor.type in ("f16", "bf16")), "f32")
 
     def defaults(self):
         """The sizes at which it is measured."""

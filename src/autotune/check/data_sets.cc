@@ -104,7 +104,7 @@ std::string DataSet::str() const {
   return special.empty() ? std::string(to_string(kind)) : fmt::format("{} in {}", to_string(kind), special);
 }
 
-std::vector<DataSet> data_sets(const Nest& nest) {
+std::vector<DataSet> data_sets(const Nest& nest, bool few) {
   std::vector<DataSet> sets;
   for (const DataKind kind : {DataKind::ordinary, DataKind::large, DataKind::constant, DataKind::zeros, DataKind::ties})
     sets.push_back({kind, ""});
@@ -113,9 +113,9 @@ std::vector<DataSet> data_sets(const Nest& nest) {
     if (tensor.role == TensorRole::input && is_float(tensor.type)) names.push_back(tensor.name);
   }
   constexpr std::array kKinds{DataKind::minus_infinity, DataKind::nan, DataKind::plus_infinity, DataKind::lowest};
-  const std::size_t all = kKinds.size() * names.size();
+  const std::size_t all = kKinds.size() * names.size(), most = few ? kKinds.size() : kMostSpecials;
   // With many inputs, each kind and each input is there, but not every pair.
-  for (std::size_t k = 0; k < std::min(all, std::max(kMostSpecials, names.size())); ++k) {
+  for (std::size_t k = 0; k < std::min(all, std::max(most, names.size())); ++k) {
     const std::size_t input = k % names.size(), round = k / names.size();
     sets.push_back({kKinds.at((input + round) % kKinds.size()), names[input]});
   }

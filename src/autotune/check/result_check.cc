@@ -22,8 +22,11 @@
 namespace nestor {
 namespace {
 
-/// Elementary evaluations of the definition (some nanoseconds each) beyond which some elements of each output are compared, not all.
+/// Elementary evaluations of the definition (some nanoseconds each), for all cases together, and elements that a case computes, beyond which
+/// some elements of each output are compared, not all.
 constexpr double kMostForAll = 4e8;
+constexpr std::int64_t kMostElements = std::int64_t{1} << 22;
+constexpr std::int64_t kManyBytes = std::int64_t{1} << 25;  ///< of inputs, beyond which fewer data sets are made
 constexpr double kMostForwards = 4e9;   ///< where single elements cannot be had
 constexpr std::int64_t kSamples = 256;  ///< of an output, and runs of neighbours besides
 constexpr double kMostKept = 0.7;       ///< of the memory that is left, for the data of several cases
@@ -111,11 +114,17 @@ void ResultCheck::prepare(const std::vector<CheckCase>& cases) {
   }
   if (jobs.empty()) return;
   std::int64_t needed = 0;
+  std::map<Sizes, std::int64_t> computed;
   for (const auto& [sizes, found] : of_sizes) {
     const ArgumentBytes bytes = argument_bytes(definition_, sizes);
     // Inputs of each case, and those of one more while special values are put into them.
     const std::int64_t copies = static_cast<std::int64_t>(found.size()) + 1;
     needed = saturating_add(needed, saturating_multiply(copies, saturating_add(bytes.inputs, bytes.outputs)));
+    // Each element that is computed has a value in double, an error and, where it is compared, a sample.
+    const auto samples = bytes.computed > kMostElements ? 0 : static_cast<std::int64_t>(sizeof(OracleSample)) * bytes.computed;
+    const auto reference = saturating_add(samples, saturating_multiply(2 * sizeof(double), bytes.computed));
+    computed.emplace(sizes, bytes.computed);
+    needed = saturating_add(needed, saturating_multiply(static_cast<std::int64_t>(found.size()), reference));
   }
   if (jobs.size() > 1 && static_cast<double>(needed) > kMostKept * static_cast<double>(available_memory().bytes)) {
     keeps_ = false;  // one after the other, as they are asked for
@@ -124,6 +133,7 @@ void ResultCheck::prepare(const std::vector<CheckCase>& cases) {
   require_memory({needed}, fmt::format("checking {} in {} cases", definition_.op, jobs.size()));
   const DebugTimer timer(fmt::format("reference values of {} cases", jobs.size()));
   if (!workers_) workers_ = std::make_unique<Workers>(definition_);
+  const double most = kMostForAll / static_cast<double>(jobs.size());
   std::vector<std::vector<Job*>> groups;
   for (auto& [sizes, found] : of_sizes) groups.push_back(std::move(found));
   for_each(workers_->pool(), groups.size(), [&](std::size_t k) {
@@ -132,7 +142,8 @@ void ResultCheck::prepare(const std::vector<CheckCase>& cases) {
     for (Job* job : groups[k]) {
       job->made.inputs = make_data(nest, job->wanted->sizes, job->wanted->data, seed_, job->finite);
       if (!compiled) compiled.emplace(nest, job->wanted->sizes, scalars_, job->made.inputs);
-      if (compiled->backward_possible() && compiled->full_cost() > kMostForAll) continue;
+      const bool many = compiled->full_cost() > most || computed.at(job->wanted->sizes) > kMostElements;
+      if (compiled->backward_possible() && many) continue;
       compiled->compile_all();
       job->reference.emplace(compiled->copy_for(job->made.inputs));
     }
@@ -238,7 +249,8 @@ CheckReport ResultCheck::run(const CheckSizes& sizes, const KernelRun& kernel) {
   }
   compare(launched, report);
   launched.clear();
-  const std::vector<DataSet> sets = varied ? data_sets(definition_) : std::vector<DataSet>{};
+  const bool few = varied && argument_bytes(definition_, *varied).inputs > kManyBytes;
+  const std::vector<DataSet> sets = varied ? data_sets(definition_, few) : std::vector<DataSet>{};
   const bool sets_together = varied && fit_together(std::vector<Sizes>(sets.size(), *varied));
   for (const DataSet& data : sets) {
     if (report.wrong.empty() && data.kind != DataKind::ordinary) take(launch({*varied, data}, kernel), sets_together);

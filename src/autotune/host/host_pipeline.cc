@@ -14,7 +14,8 @@ PipelineLimits limits_for(const MeasureOptions& options) {
   limits.compilers = host_compilers();
   limits.compile_timeout_s = options.compile_timeout_s;
   limits.run_timeout_s = options.run_timeout_s > 0 ? options.run_timeout_s : kRunTimeout_s;
-  limits.memory_limit = limits.run_memory_limit = host_worker_memory(options);
+  limits.memory_limit = host_worker_memory(options);
+  limits.run_memory_limit = 2 * options.memory_limit;  // one process, which also holds what results are compared with
   limits.alternating = true;
   return limits;
 }

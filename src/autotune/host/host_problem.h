@@ -18,7 +18,7 @@ struct HostProblem : MeasuredProblem {
 
 /// Processes that compile for this machine at once.
 int host_compilers();
-/// Bytes of address space that each process of a host's workers may add to what it inherits.
+/// Bytes of address space that each process that compiles for this machine may add to what it inherits, and most of a kernel's workspace.
 std::int64_t host_worker_memory(const MeasureOptions& options);
 
 /// Random arguments in guarded memory and the oracle's values. Throws UserError when the oracle is too expensive,

@@ -92,6 +92,25 @@ std::int64_t parts_of_stream(const RuleVariant& variant, const FusionGroup& grou
   return useful_parts(blocks, axes.column >= 0 ? 1 : 2, extent(axes.reduction_axis) / tile, limits);
 }
 
+/// How much is fused where the product's streamed sum is cut into parts; nothing where it cannot be.
+std::optional<Fusion> fusion_of_parts(const GpuPointSource& source, const RuleChoice& rules, Fusion whole, const TensorAxes& axes) {
+  constexpr std::int64_t kSomeParts = 4;
+  const RuleVariant& variant = source.variants.at(rules);
+  const FusionGroup& group = source.variants.heaviest(variant, whole);
+  // Axes that can be cut are numbered as after the usual rules.
+  const bool possible = rules.rules == source.usual_rules &&
+                        std::find(source.split_axes.begin(), source.split_axes.end(), axes.reduction_axis) != source.split_axes.end() &&
+                        !rows_follow_stream(source.variants.nest(variant), variant.structure, group, axes);
+  if (!possible || whole == Fusion::maximal) return possible ? std::optional(whole) : std::nullopt;
+  // Other sums in parts may go along with the product's, or be apart.
+  const RuleVariant& cut = source.variants.at({rules.rules, axes.reduction_axis, kSomeParts});
+  for (const Fusion fusion : {Fusion::maximal, Fusion::careful}) {
+    const FusionGroup& own = source.variants.heaviest(cut, fusion, true);
+    if (own.part && tensor_axes(source.variants.nest(cut), cut.structure, own, source.limits.sm)) return fusion;
+  }
+  return std::nullopt;
+}
+
 /// Products on tensor cores, after a choice of rules.
 void add_tensor_values(const GpuPointSource& source, const std::set<std::string>& chosen, std::vector<NamedValues>& points) {
   const RuleChoice rules{chosen};
@@ -100,19 +119,16 @@ void add_tensor_values(const GpuPointSource& source, const std::set<std::string>
   const FusionGroup& group = source.variants.heaviest(variant, fusion);
   const std::optional<TensorAxes> axes = tensor_axes(source.variants.nest(variant), variant.structure, group, source.limits.sm);
   if (!axes) return;
-  // Axes that can be cut are numbered as after the usual rules.
-  const bool cuts =
-      fusion == Fusion::maximal && chosen == source.usual_rules &&
-      std::find(source.split_axes.begin(), source.split_axes.end(), axes->reduction_axis) != source.split_axes.end() &&
-      !rows_follow_stream(source.variants.nest(variant), variant.structure, group, *axes);
+  const std::optional<Fusion> cut_fusion = fusion_of_parts(source, rules, fusion, *axes);
   for (NamedValues values : likely_tensor_choices(*axes, source.limits)) {
     const TensorChoice choice = tensor_choice(values);
     values.merge(fused_values(source, rules, fusion));
-    const std::int64_t parts = cuts ? parts_of_stream(variant, group, *axes, choice, source.limits) : 1;
+    const std::int64_t parts = cut_fusion ? parts_of_stream(variant, group, *axes, choice, source.limits) : 1;
     if (parts > 1) {
       NamedValues cut = values;
       cut["split_axis"] = axes->reduction_axis;
       cut["num_splits"] = parts;
+      cut["fusion"] = static_cast<std::int64_t>(*cut_fusion);
       points.push_back(std::move(cut));
     }
     points.push_back(std::move(values));
