@@ -2,6 +2,7 @@
 #include "autotune/oracle/sample_error.h"
 
 #include "autotune/oracle/error_sum.h"
+#include "autotune/oracle/rounding_model.h"
 #include "poly/algebra/values/polynomial.h"
 
 #include <fmt/format.h>
@@ -63,15 +64,22 @@ bool has_step(const ScalarExpr& value) {
   return found;
 }
 
-/// Tensors of steps, and those that are made of them.
-std::set<std::string> tensors_of_steps(const Nest& nest) {
+bool is_periodic(const ScalarExpr& value) {
+  bool found = false;
+  value.visit([&](const ScalarExpr& e) { found = found || e.op() == ScalarOp::sin || e.op() == ScalarOp::cos; });
+  return found;
+}
+
+/// Tensors of values with something, and those that are made of them.
+template <class Has>
+std::set<std::string> tensors_made_of(const Nest& nest, const Has& has) {
   std::set<std::string> found;
   for (std::size_t before = 1, now = 0; before != now; now = found.size()) {
     before = found.size();
     for (const Statement& statement : nest.statements) {
       const bool reads_one = std::any_of(statement.reads.begin(), statement.reads.end(),
                                          [&](const Access& read) { return found.contains(read.tensor); });
-      if (reads_one || has_step(statement.value)) found.insert(statement.write.tensor);
+      if (reads_one || has(statement.value)) found.insert(statement.write.tensor);
     }
   }
   return found;
@@ -82,9 +90,16 @@ std::set<std::string> tensors_of_steps(const Nest& nest) {
 void limit_bounds(std::vector<OracleSample>& samples, const Nest& nest) {
   if (has_floats_of_integers(nest)) return;
   const std::map<std::string, double> typical = typical_magnitudes(samples);
-  const std::set<std::string> steps = tensors_of_steps(nest);
+  const std::set<std::string> steps = tensors_made_of(nest, has_step), periodic = tensors_made_of(nest, is_periodic);
+  // Sines of large arguments amplify rounding in f32, whoever computes them.
+  constexpr double kMostAmplified = 64;
+  const std::vector<RoundingModel::Product> products = rounding_model(nest).statements;
+  const bool narrows = std::any_of(products.begin(), products.end(), [](const auto& product) { return product.narrow.has_value(); });
   std::map<std::string, double> tolerances;
-  for (const auto& [name, magnitude] : typical) tolerances[name] = nest.tolerance_of(name);
+  for (const auto& [name, magnitude] : typical) {
+    const bool amplifies = !narrows && periodic.contains(name) && !nest.tensor(name).tolerance;
+    tolerances[name] = nest.tolerance_of(name) * (amplifies ? kMostAmplified : 1);
+  }
   for (OracleSample& sample : samples) {
     if (steps.contains(sample.tensor)) continue;
     if (std::isfinite(sample.value) && std::isfinite(sample.bound))

@@ -18,7 +18,8 @@ struct OracleSample {
   double bound = 0;  ///< how far a kernel may be off by rounding, beside that to the tensor's type; infinite: nothing is promised
 };
 
-/// Cuts bounds at tolerance (m + |value|), with the output's tolerance and m the mean of its |value|, at least 1. Not for nests that
+/// Cuts bounds at tolerance (m + |value|), with the output's tolerance and m the mean of its |value|, at least 1; at 64 times the nest's
+/// for what is made of sines and cosines: large arguments amplify rounding in f32, whoever computes them. Not for nests that
 /// compute floats of integers in tensors: with large ones, rounding that the definition itself implies is beyond any such limit.
 /// Nor for outputs made of step functions (floor, casts to integers), where rounding that is due may be a whole step.
 void limit_bounds(std::vector<OracleSample>& samples, const Nest& nest);

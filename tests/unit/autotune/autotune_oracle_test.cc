@@ -482,6 +482,28 @@ TEST(Oracle, WhatIsMadeOfStepsMayBeAWholeStepAway) {
   EXPECT_LT(samples[1].bound, 1e-2);
 }
 
+TEST(Oracle, SinesOfLargeArgumentsMayExceedTheTolerance) {
+  using samples::read;
+  Nest nest = samples::NestBuilder("wave", {{"N", 4}})
+                  .context("N >= 1")
+                  .tensor("x", TensorRole::input, {"N"})
+                  .tensor("y", TensorRole::output, {"N"})
+                  .tensor("z", TensorRole::output, {"N"})
+                  .statement("y[i] : 0 <= i < N", "y[i]", {"x[i]"}, ScalarExpr::make(ScalarOp::sin, {read(0)}))
+                  .statement("z[i] : 0 <= i < N", "z[i]", {"x[i]"}, ScalarExpr::make(ScalarOp::neg, {read(0)}))
+                  .build();
+  const auto bounds = [&] {
+    std::vector<OracleSample> samples{{"y", 0, 1, 1}, {"z", 0, 1, 1}};
+    limit_bounds(samples, nest);
+    return std::pair(samples[0].bound, samples[1].bound);
+  };
+  const double usual = 2 * nest.tolerance;
+  EXPECT_DOUBLE_EQ(bounds().first, 64 * usual);
+  EXPECT_DOUBLE_EQ(bounds().second, usual);
+  nest.tensors[1].tolerance = nest.tolerance;
+  EXPECT_DOUBLE_EQ(bounds().first, usual) << "a tolerance of its own";
+}
+
 TEST(Oracle, ClosedGatesMakeTheOthersNoMoreExact) {
   std::vector<OracleSample> samples;
   for (std::int64_t k = 0; k < 100; ++k) samples.push_back({"y", k, k % 2 == 0 ? 1e-20 : 4000.0, 1e-20});
