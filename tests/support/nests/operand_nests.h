@@ -13,6 +13,29 @@ inline ScalarExpr product_of_halves(ElementType type = ElementType::f16) {
   return ScalarExpr::cast(ElementType::f32, read(0, type)) * ScalarExpr::cast(ElementType::f32, read(1, type));
 }
 
+/// w[i, j] = 1 / (1 + max(s[i] t[j], 0)); out[i, d] = (sum over j of w[i, j] x[j, d]) / sum over j of w[i, j]: an operand that is computed, in f32,
+/// and needed as it is besides, as in attention over a graph's nodes.
+inline Nest computed_weights(const std::string& mask = "") {
+  const std::string pair = "0 <= i < N and 0 <= j < N" + mask, element = "0 <= i < N and 0 <= d < D";
+  return NestBuilder("computed_weights", {{"N", 7}, {"D", 5}})
+      .tensor("s", TensorRole::input, {"N"})
+      .tensor("t", TensorRole::input, {"N"})
+      .tensor("x", TensorRole::input, {"N", "D"}, ElementType::f16)
+      .tensor("w", TensorRole::temporary, {"N", "N"})
+      .tensor("total", TensorRole::temporary, {"N"})
+      .tensor("sums", TensorRole::temporary, {"N", "D"})
+      .tensor("out", TensorRole::output, {"N", "D"}, ElementType::f16)
+      .statement("w[i, j] : " + pair, "w[i, j]", {"s[i]", "t[j]"},
+                 number(1) / (number(1) + ScalarExpr::make(ScalarOp::max, {read(0) * read(1), number(0)})))
+      .statement("total_init[i] : 0 <= i < N", "total[i]", {}, number(0))
+      .statement("total[i, j] : " + pair, "total[i]", {"w[i, j]"}, read(0), ReductionOp::add)
+      .statement("init[i, d] : " + element, "sums[i, d]", {}, number(0))
+      .statement("sum[i, d, j] : 0 <= d < D and " + pair, "sums[i, d]", {"w[i, j]", "x[j, d]"},
+                 read(0) * ScalarExpr::cast(ElementType::f32, read(1, ElementType::f16)), ReductionOp::add)
+      .statement("out[i, d] : " + element, "out[i, d]", {"sums[i, d]", "total[i]"}, ScalarExpr::cast(ElementType::f16, read(0) / read(1)))
+      .build();
+}
+
 /// out[i, j, l] = (sum over q of a[i, q, l] b[j, q, l]) gate[i, j, l]: products side by side.
 inline Nest interleaved_products(ElementType type = ElementType::f16) {
   const std::string element = "0 <= i < N and 0 <= j < N and 0 <= l < L";

@@ -42,6 +42,30 @@ TEST(BatchFirst, OtherOperandsStayWhereTheyAre) {
   EXPECT_EQ(matches("batch_first", matmul()), 0U);
 }
 
+TEST(RoundOperand, AProductReadsARoundedCopyOfAComputedOperand) {
+  const Nest nest = rule("round_operand").apply(computed_weights(" and j <= i"), {"sum"}).nest;
+  validate(nest);
+  EXPECT_EQ(nest.tensor("w_rounded").type, ElementType::f16);
+  EXPECT_THAT(reads_of(nest, "w_rounded"), ElementsAre("w"));
+  EXPECT_TRUE(nest.statement("w_rounded").domain.is_equal(parse_set("[N, D] -> { w_rounded[i, j] : 0 <= j <= i < N }", "test")));
+  EXPECT_THAT(reads_of(nest, "sum"), UnorderedElementsAre("w_rounded", "x"));
+  EXPECT_THAT(reads_of(nest, "total"), ElementsAre("w")) << "no product: as it is";
+  EXPECT_LT(nest.statement("w").group, nest.statement("w_rounded").group);
+  EXPECT_LT(nest.statement("w_rounded").group, nest.statement("total").group);
+  EXPECT_EQ(matches("round_operand", nest), 0U) << "once";
+}
+
+TEST(RoundOperand, OnlyComputedOperandsOfMatrixProductsAreRounded) {
+  EXPECT_EQ(matches("round_operand", computed_weights()), 1U);
+  EXPECT_EQ(matches("round_operand", triangular_product(true)), 0U) << "it has 16 bits";
+  EXPECT_EQ(matches("round_operand", matmul()), 0U) << "nothing is computed";
+  Nest nest = computed_weights();
+  for (Tensor& tensor : nest.tensors) {
+    if (tensor.name == "w") tensor.role = TensorRole::output;
+  }
+  EXPECT_EQ(matches("round_operand", nest), 0U) << "a result";
+}
+
 TEST(CopyRows, ProductsReadACopyOfWhatTensorCopiesCannotRead) {
   Nest nest = rule("copy_rows").apply(product_of_rows(), {"w"}).nest;
   nest = rule("copy_rows").apply(nest, {"x"}).nest;

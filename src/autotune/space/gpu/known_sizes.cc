@@ -3,6 +3,7 @@
 
 #include "autotune/space/structure/axes.h"
 #include "codegen/tile/contraction.h"
+#include "poly/algebra/all_rules.h"
 #include "support/tensor_view.h"
 
 #include <isl/aff.h>
@@ -116,6 +117,19 @@ std::set<std::string> sizes_of_ragged_rows(const Nest& nest, const Sizes& sizes)
   return found;
 }
 
+/// Sizes in the extents of 16-bit inputs along what a sum over several dims reduces, if a factor of its terms can become an operand.
+std::set<std::string> sizes_of_computed_factors(const Nest& nest) {
+  std::set<std::string> found;
+  for (const RuleMatch& match : rule("materialize_factor").find(nest)) {
+    const Statement& statement = nest.statement(match.target.at(0));
+    if (reduced_dims(statement) < 2) continue;
+    for (const Access& read : statement.reads) {
+      if (is_half_input(nest, read)) add_sizes(nest, read, [&](int dim) { return !follows(statement.write, dim); }, found);
+    }
+  }
+  return found;
+}
+
 std::set<std::string> without_specialized(const Nest& nest, std::set<std::string> sizes) {
   for (const SizeParam& size : nest.sizes) {
     if (size.specialized) sizes.erase(size.name);
@@ -147,6 +161,7 @@ std::set<std::string> sizes_known_to_products(const Nest& nest, const Sizes& siz
   }
   if (std::any_of(nest.statements.begin(), nest.statements.end(), multiplies_matrices))
     found.merge(sizes_of_ragged_rows(nest, sizes));
+  found.merge(sizes_of_computed_factors(nest));
   return without_specialized(nest, std::move(found));
 }
 

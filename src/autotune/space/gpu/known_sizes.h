@@ -19,7 +19,8 @@ void specialize_product_sizes(Nest& nest);
 std::set<std::string> sizes_of_short_rows(const Nest& nest, const Sizes& sizes);
 
 /// Sizes that are free, in the extents that sums of products of 16 bits run over: of short sums whose results are reduced along rows (a
-/// log-sum-exp of scores), so that a block keeps its rows and never stores the results; and of sums over several dims (convolutions).
+/// log-sum-exp of scores), so that a block keeps its rows and never stores the results; and of sums over several dims (convolutions), also
+/// where a factor is computed.
 /// Beside products, also sizes in the innermost extents of arguments of 16 bits whose rows are no multiple of 16 bytes: tensor copies take
 /// no such rows, and kernels avoid them only where they are known.
 std::set<std::string> sizes_known_to_products(const Nest& nest, const Sizes& sizes);

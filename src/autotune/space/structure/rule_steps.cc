@@ -16,6 +16,7 @@ namespace nestor {
 namespace {
 
 constexpr const char* kNarrowingRule = "narrow_copies";
+constexpr const char* kRoundingRule = "round_operand";
 constexpr const char* kJoiningRule = "join_rows";
 constexpr const char* kJoinedRule = "join_results";  ///< for what the joining rule leaves
 
@@ -100,11 +101,12 @@ std::vector<std::string> matching_rules(BaseSchedules& schedules) {
   }
   const Nest& usual_nest = schedules.after_rules(usual).nest();
   if (!rule(kAligningRule).find(usual_nest).empty()) matching.insert(kAligningRule);
-  if (!rule(kNarrowingRule).find(usual_nest).empty()) {
+  for (const char* narrowing : {kNarrowingRule, kRoundingRule}) {
+    if (rule(narrowing).find(usual_nest).empty()) continue;
     // It makes products of 16-bit operands, for which there are other rules.
-    all.insert(kNarrowingRule);
+    all.insert(narrowing);
     const Nest narrowed = schedules.after_rules(rule_steps(schedules, all)).nest();
-    matching.insert(kNarrowingRule);
+    matching.insert(narrowing);
     for (const Rule& rule : rules()) {
       if (is_for_products(rule.name) && !rule.find(narrowed).empty()) matching.insert(rule.name);
     }
@@ -169,7 +171,7 @@ bool enabled_by_default(const std::string& rule) {
 }
 
 bool is_for_products(const std::string& rule) {
-  return rule == "zero_terms" || rule == kSkippingRule || rule == "narrow_copies" || rule == "gather_terms" ||
+  return rule == "zero_terms" || rule == kSkippingRule || rule == "narrow_copies" || rule == kRoundingRule || rule == "gather_terms" ||
          rule == "batch_first" || rule == "repeat_product" || rule == kJoiningRule || rule == kJoinedRule ||
          rule == kSumJoiningRule || rule == "keep_sums" || rule == "split_terms" || rule == kAligningRule;
 }

@@ -120,7 +120,9 @@ RuleResult apply(const Nest& nest, const std::vector<std::string>& target) {
 
   Statement& rest =
       *std::find_if(result.statements.begin(), result.statements.end(), [&](const Statement& s) { return s.name == name; });
-  const ScalarExpr stored = ScalarExpr::read(add_read(rest, {tensor, to_factor}), ElementType::f32);
+  // Without the bounds of dims that the factor does not follow.
+  const isl::map read = isl::manage(isl_map_gist_domain(to_factor.copy(), sum.domain.copy()));
+  const ScalarExpr stored = ScalarExpr::read(add_read(rest, {tensor, read}), ElementType::f32);
   const ScalarExpr element = sum.value.args()[1 - split->factor];
   rest.value = split->factor == 0 ? build::mul(stored, element) : build::mul(element, stored);
   compact(rest);

@@ -26,6 +26,7 @@ const Rule& late_definitions_rule();
 const Rule& zero_terms_rule();
 const Rule& skip_zeros_rule();
 const Rule& narrow_copies_rule();
+const Rule& round_operand_rule();
 const Rule& gather_terms_rule();
 const Rule& batch_first_rule();
 const Rule& copy_rows_rule();

@@ -1,0 +1,116 @@
+// Rule "round_operand": a computed operand of a product of matrices is kept in the 16 bits of the other one.
+//
+// Pattern    r_e += t_p b_q, where b is an input of 16 bits, t a temporary of f32 with one elementwise definition, and each of them follows a dim of
+//            the result that the other does not (a product of matrices).
+// Rewrite    t'_p = t_p, rounded to the type of b, behind the definition of t; r_e += t'_p b_q. Other readers keep t.
+// Conditions t and b are read along a common reduced dim.
+// Proof      t' is t but for the rounding, which every kernel may do: tensor cores take no wider operands (docs/results.md).
+// Rounding   each element of t once, to 16 bits. What overflows them is infinite.
+#include <isl/map.h>
+
+#include <algorithm>
+#include <optional>
+#include <vector>
+
+#include "poly/algebra/operands/half_products.h"
+#include "poly/algebra/rules/rule_list.h"
+#include "poly/algebra/values/nest_edit.h"
+#include "poly/algebra/values/polynomial.h"
+
+namespace nestor {
+namespace {
+
+constexpr const char* kName = "round_operand";
+
+struct Operand {
+  int read = -1;  ///< ordinal of the computed operand
+  const Statement* definition = nullptr;
+  ElementType type{};  ///< of the other one
+};
+
+/// Sets `why` where there is none.
+std::optional<Operand> operand_of(const Nest& nest, const Statement& sum, std::string& why) {
+  why = "it is no sum of products of a 16-bit input and a temporary of f32";
+  if (sum.reduction != ReductionOp::add || sum.value.op() != ScalarOp::mul || sum.value.type() != ElementType::f32)
+    return std::nullopt;
+  const std::vector<ScalarExpr>& args = sum.value.args();
+  for (const std::size_t k : {std::size_t{0}, std::size_t{1}}) {
+    const ScalarExpr &wide = args[k], other = strip_exact_casts(args[1 - k]);
+    if (wide.op() != ScalarOp::read || wide.type() != ElementType::f32) continue;
+    if (other.op() != ScalarOp::read || !is_half(other.type())) continue;
+    const auto tensor_of = [&](const ScalarExpr& read) -> const Tensor& {
+      return nest.tensor(sum.reads[static_cast<std::size_t>(read.ordinal())].tensor);
+    };
+    if (tensor_of(wide).role != TensorRole::temporary || tensor_of(other).role != TensorRole::input) continue;
+    why = "its temporary has no elementwise definition";
+    const Statement* definition = sole_definition(nest, tensor_of(wide).name);
+    if (!definition || position_of(nest, definition->name) > position_of(nest, sum.name)) continue;
+    why = "its factors are not those of a product of matrices";
+    const auto read = static_cast<std::size_t>(wide.ordinal()), beside = static_cast<std::size_t>(other.ordinal());
+    const std::vector<int> reduced = reduced_dims(sum);
+    const bool meet = std::any_of(reduced.begin(), reduced.end(), [&](int dim) {
+      return depends_on_dim(sum.reads[read].relation, dim) && depends_on_dim(sum.reads[beside].relation, dim);
+    });
+    if (meet && follows_own_dim(sum, read, beside) && follows_own_dim(sum, beside, read))
+      return Operand{wide.ordinal(), definition, other.type()};
+  }
+  return std::nullopt;
+}
+
+std::vector<RuleMatch> find(const Nest& nest) {
+  std::string why;
+  return matching_statements(nest, kName, [&](const Statement& statement) {
+    const auto operand = operand_of(nest, statement, why);
+    return operand ? operand->definition->write.tensor + " is rounded to 16 bits for " + statement.name : "";
+  });
+}
+
+/// The access to the same indices of another tensor.
+Access of_tensor(const Access& access, const std::string& tensor) {
+  return {tensor, isl::manage(isl_map_set_tuple_name(access.relation.copy(), isl_dim_out, tensor.c_str()))};
+}
+
+RuleResult apply(const Nest& nest, const std::vector<std::string>& target) {
+  const std::string name = statement_argument(nest, kName, target, 1);
+  std::string why;
+  const auto operand = operand_of(nest, nest.statement(name), why);
+  if (!operand) refuse_rule(kName, name, why);
+  const std::string wide = operand->definition->write.tensor, narrow = fresh_name(nest, wide + "_rounded");
+  Nest result = nest;
+  Tensor rounded = nest.tensor(wide);
+  rounded.name = narrow;
+  rounded.type = operand->type;
+  result.tensors.push_back(rounded);
+
+  isl::map to_definition;
+  Statement store = element_statement(nest, *operand->definition, narrow, to_definition);
+  const int ordinal = add_read(store, store.write);
+  store.write = of_tensor(store.write, narrow);
+  store.value = ScalarExpr::cast(operand->type, ScalarExpr::read(ordinal, ElementType::f32));
+  insert_statement(result, group_end(result, operand->definition->name), store);
+
+  Statement& sum =
+      *std::find_if(result.statements.begin(), result.statements.end(), [&](const Statement& s) { return s.name == name; });
+  const auto read = static_cast<std::size_t>(operand->read);
+  const int other = add_read(sum, of_tensor(sum.reads[read], narrow));
+  sum.value = sum.value.rewrite([&](const ScalarExpr& node) {
+    if (node.op() != ScalarOp::read || node.ordinal() != operand->read) return node;
+    return ScalarExpr::cast(ElementType::f32, ScalarExpr::read(other, operand->type));
+  });
+  compact(sum);
+  return {std::move(result), {}, false};
+}
+
+}  // namespace
+
+const Rule& round_operand_rule() {
+  static const Rule rule{kName,
+                         "a computed operand of a product of matrices is rounded to the other's 16 bits (argument: statement)",
+                         "the operand is the same but for a rounding that kernels of products may do",
+                         "each element of the operand once, to 16 bits",
+                         find,
+                         apply};
+  return rule;
+}
+
+}  // namespace nestor
