@@ -50,6 +50,8 @@ class BlockMutator {
     const auto change = [&](const std::string& what, const OpChange& with) {
       add(what, [&](nvptx::BlockPlan& plan) { with(plan.ops[k]); });
     };
+    for (std::size_t other = 0; op.reduces_columns() && other < plan_.ops.size(); ++other)
+      change("another pass", [&](auto& o) { o.joins = static_cast<int>(other); });
     if (op.barrier_before) {
       change("drop barrier", [](auto& o) { o.barrier_before = false; });
       for (const std::size_t other : {k - 1, k + 1}) {
@@ -162,6 +164,7 @@ class BlockMutator {
       change("other points", [](auto& o) { o.fused->points += 1; });
       change("no correction", [](auto& o) { o.fused->correction = ScalarExpr::scalar("r", ElementType::f32); });
     }
+    if (op.joins >= 0) change("a pass of its own", [](auto& o) { o.joins = -1; });
     if (op.warp_lead >= 0) change("no warp's lead", [](auto& o) { o.warp_lead = -1; });
     if (op.ahead > 0) {
       for (const int by : {-1, 1}) change("another trip", [&](auto& o) { o.ahead += by; });

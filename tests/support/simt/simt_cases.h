@@ -121,6 +121,13 @@ inline std::vector<SimtCase> simt_cases() {
     list.add(columns ? "column_sums" : "row_sums", sum_program(f32, columns), {{"rows", 37}, {"cols", 300}});
     list.add(columns ? "column_sums" : "row_sums", sum_program(f16, columns), {{"rows", 5}, {"cols", 4096}}, half);
   }
+  // Several reductions in one pass over their columns: of one warp and of several, of one row and of many.
+  for (const std::int64_t tile : {1, 8, 64}) {
+    for (const std::int64_t cols : {1, 37, 1000})
+      list.add("joined_sums", joined_sums_program(f32, tile), {{"rows", 70}, {"cols", cols}}, {.tolerance = 1e-4}, tile == 8 ? 64 : 256);
+    list.add("joined_sums_f16", joined_sums_program(f16, tile), {{"rows", 9}, {"cols", 512}}, half, 128);
+  }
+  list.add("joined_sums_known", joined_sums_program(f32, 8, 300), {{"rows", 20}}, {.tolerance = 1e-4}, 64);
   // Sums over several dims: lanes take columns, and groups rows; both meet, within a block and in a cluster.
   for (const std::int64_t threads : {32, 64, 256, 608}) {
     const GridShape shape{.threads = static_cast<int>(threads)};

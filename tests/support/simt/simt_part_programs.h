@@ -85,6 +85,39 @@ inline TileProgram sums_in_a_loop_program() {
   return m.finish(loop("b", 0, 1, steps, LoopKind::gpu_block));
 }
 
+/// Of each row: a[r] = sum over c of x[r, c] w[c], b[r] = the maximum of x[r, c] below the diagonal, d[r] = sum over c of x[r, c] a[r]. The first
+/// two can be found in one pass over x; the third needs the first. A block takes `tile` rows.
+inline TileProgram joined_sums_program(ElementType type, std::int64_t tile, std::int64_t cols = 0) {
+  ProgramMaker m("joined_sums");
+  m.size("rows");
+  cols > 0 ? m.fixed("cols", cols) : m.size("cols");
+  const IntExpr first = IntExpr(tile) * var("t");
+  const int x = m.input("x", type, {var("rows"), var("cols")}), w = m.input("w", ElementType::f32, {var("cols")});
+  std::vector<TileTree> ops;
+  int first_sum = -1;
+  for (const std::string name : {"a", "b", "d"}) {
+    const int out = m.output(name + "_out", ElementType::f32, {var("rows")}), sums = m.scratch(name + "_sums", {tile});
+    if (first_sum < 0) first_sum = sums;
+    const IntExpr end = min(IntExpr(tile), var("rows") - first), i = tile > 1 ? var("i_" + name) : IntExpr(0), j = tile > 1 ? var("j_" + name) : IntExpr(0);
+    const auto rows = [&](const std::string& dim) { return tile > 1 ? std::vector{parallel_dim(dim + "_" + name, 0, end, tile)} : std::vector<OpDim>{}; };
+    std::vector<OpDim> dims = rows("i");
+    const OpDim columns = reduced_dim("c_" + name, 0, var("cols"), cols > 0 ? std::optional(cols) : std::nullopt);
+    dims.push_back(columns);
+    TileOp sum = make_op(OpKind::reduce, name, dims, {sums, {i}}, {{x, {first + i, var("c_" + name)}}});
+    if (name == "a") sum.reads.push_back({w, {var("c_a")}});
+    if (name == "d") sum.reads.push_back({first_sum, {i}});
+    sum.value = name == "b" ? m.read(sum, 0) : times(m.read(sum, 0), m.read(sum, 1));
+    sum.reduction = name == "b" ? ReductionOp::max : ReductionOp::add;
+    sum.initialize = true;
+    if (name == "b") sum.guard = IntExpr::make(IntOp::ge, {first + i, var("c_b")});
+    TileOp store = make_op(OpKind::copy, name + "_store", rows("j"), {out, {first + j}}, {{sums, {j}}});
+    store.value = m.read(store, 0);
+    ops.push_back(leaf(sum));
+    ops.push_back(leaf(store));
+  }
+  return m.finish(loop("t", 0, floor_div(var("rows") + IntExpr(tile - 1), tile), sequence(ops), LoopKind::gpu_block));
+}
+
 /// y[b, r, c] = x[b, r, c] * (sum over r and c of x[b, r, c]) + their maximum below the diagonal: all that a plane has meets in one number.
 /// A block takes a plane. `rows` and `cols`: of a plane, 0 if that is not known; then its rows are scaled one after the other, else together.
 inline TileProgram plane_sums_program(ElementType type, std::int64_t rows, std::int64_t cols, const GridShape& shape = {}) {

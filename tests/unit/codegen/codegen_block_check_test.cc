@@ -103,6 +103,27 @@ TEST(BlockRaces, a_neighbour_that_is_overwritten_is_refused) {
   EXPECT_THAT(refusal(program), ::testing::HasSubstr("two points of move touch y"));
 }
 
+// ---- passes
+
+TEST(JoinedPasses, reductions_over_the_same_memory_share_a_pass_and_others_do_not) {
+  for (const std::int64_t tile : {1, 8}) {
+    NvptxTarget target;
+    target.threads = 64;
+    const nvptx::LaunchPlan launches = nvptx::plan_launches(joined_sums_program(ElementType::f32, tile), 64);
+    for (const BlockPlan& plan : plan_bodies(launches.kernels.front(), launches.program, target)) {
+      std::map<std::string, std::string> passes;
+      for (const nvptx::BlockOp& op : plan.ops) passes[op.op.name] = op.joins < 0 ? "" : plan.ops[op.joins].op.name;
+      EXPECT_EQ(passes.at("b"), "a") << "the same elements of x";
+      EXPECT_EQ(passes.at("a") + passes.at("d"), "") << "d needs what a has found";
+      BlockPlan mutant = plan;
+      for (nvptx::BlockOp& op : mutant.ops) {
+        if (op.op.name == "d") op.joins = 0;
+      }
+      EXPECT_THAT(nvptx::check_block_plan(mutant).violations, ::testing::Not(::testing::IsEmpty()));
+    }
+  }
+}
+
 // ---- launches
 
 /// What is said of a program's launches after a change of them.
@@ -407,6 +428,7 @@ std::vector<SimtCase> mutated_cases() {
                                                          {"cluster_crowded", {}},
                                                          {"column_parts", {}},
                                                          {"column_sums", {}},
+                                                         {"joined_sums", {{"rows", 9}, {"cols", 37}}},
                                                          {"plane_sums", {}},
                                                          {"plane_sums_of_clusters", {}},
                                                          {"unknown_width", {}},

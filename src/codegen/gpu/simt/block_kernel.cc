@@ -20,6 +20,7 @@ constexpr BlockPass kPasses[] = {
     {"placement", [](BlockPlan& plan, const Target&, int) { place_scratch(plan); }},
     {"vectors", [](BlockPlan& plan, const Target&, int) { choose_vectors(plan); }},
     {"fused reductions", [](BlockPlan& plan, const Target&, int) { join_reductions(plan); }},
+    {"joined passes", [](BlockPlan& plan, const Target&, int) { join_passes(plan); }},
     {"shared memory", [](BlockPlan& plan, const Target& target, int) { allocate_shared(plan, target); }},
     {"barriers", [](BlockPlan& plan, const Target&, int) { insert_barriers(plan); }},
 };

@@ -138,6 +138,10 @@ class BlockEmitter {
   };
   void emit_column_reduction(const BlockOp& op);
   Value* thread_partial(const BlockOp& op, int slot, Value* row_ok);
+  std::vector<Value*> thread_partials(const std::vector<const BlockOp*>& together, int slot, Value* row_ok);
+  std::vector<const BlockOp*> joined_with(const BlockOp& op) const;
+  void emit_joined_reductions(const std::vector<const BlockOp*>& together);
+  void name_dims(const BlockOp& lead, const BlockOp& op);
   Value* shuffled(Value* value, ElementType type, int distance);
   Value* butterfly(Value* value, const BlockOp& op, int lanes);
   Value* partial_address(const BlockOp& op, Value* row_slot, Value* warp);

@@ -26,6 +26,8 @@ llvm::Type* partial_type(llvm::IRBuilderBase& b, const BlockOp& op) {
 }  // namespace
 
 void BlockEmitter::emit_column_reduction(const BlockOp& op) {
+  if (op.joins >= 0) return;  // emitted where its pass begins
+  if (const std::vector<const BlockOp*> together = joined_with(op); together.size() > 1) return emit_joined_reductions(together);
   const bool crosses = op.crosses_warps();
   const bool shares = plan_->cluster > 1;
   if (crosses && shares && op.unroll_rows) begin_exchange(op);
@@ -47,29 +49,81 @@ void BlockEmitter::emit_column_reduction(const BlockOp& op) {
   });
 }
 
+/// The op, and those whose columns its threads go through in the same pass.
+std::vector<const BlockOp*> BlockEmitter::joined_with(const BlockOp& op) const {
+  std::vector<const BlockOp*> together{&op};
+  for (const BlockOp& other : plan_->ops) {
+    if (other.joins >= 0 && &plan_->ops[static_cast<std::size_t>(other.joins)] == &op) together.push_back(&other);
+  }
+  return together;
+}
+
+/// Terms in one pass; then each op combines its results as it would by itself.
+void BlockEmitter::emit_joined_reductions(const std::vector<const BlockOp*>& together) {
+  const BlockOp& lead = *together.front();
+  for_rows(lead, lead.crosses_warps(), [&](int slot, Value*, Value* row_ok) {
+    const std::vector<Value*> partials = thread_partials(together, slot, row_ok);
+    for (std::size_t k = 0; k < together.size(); ++k) {
+      const BlockOp& op = *together[k];
+      name_dims(lead, op);
+      if (k > 0 && op.barrier_before) barrier();
+      const Partial total{butterfly(partials[k], op, std::min(op.meeting().lanes, 32))};
+      if (!op.crosses_warps()) {
+        finish_reduction(op, slot, row_ok, total);
+        continue;
+      }
+      publish_partial(op, b_.getInt64(0), total);
+      meet(op, false);
+      finish_reduction(op, slot, row_ok, combined_partials(op, b_.getInt64(0)));
+    }
+  });
+}
+
+/// The dims of an op in the pass of another one are those of the other, in order.
+void BlockEmitter::name_dims(const BlockOp& lead, const BlockOp& op) {
+  for (std::size_t d = 0; d < op.op.dims.size(); ++d) {
+    const auto found = environment_.find(lead.op.dims[d].var);
+    if (found != environment_.end()) environment_[op.op.dims[d].var] = found->second;
+  }
+}
+
 /// What this thread's own columns contribute.
-Value* BlockEmitter::thread_partial(const BlockOp& op, int slot, Value* row_ok) {
-  const ElementType type = op.sum_type();
+Value* BlockEmitter::thread_partial(const BlockOp& op, int slot, Value* row_ok) { return thread_partials({&op}, slot, row_ok)[0]; }
+
+/// What they contribute to each of several ops in one pass.
+std::vector<Value*> BlockEmitter::thread_partials(const std::vector<const BlockOp*>& together, int slot, Value* row_ok) {
+  const BlockOp& op = *together.front();
   const int count = op.vectors ? std::min(op.layout.vector, kPartialSums) : 1;
-  const std::vector<Value*> sums = new_sums(op, count);
+  std::vector<std::vector<Value*>> sums;
+  for (const BlockOp* each : together) sums.push_back(new_sums(*each, count));
   const auto bound = op.column_bound();
   // One test of the thread's only columns, then loads that wait for none.
   const bool columns_first =
       bound && *bound <= std::int64_t{op.layout.lanes} * op.layout.vector && (op.vectors || op.layout.vector == 1);
   const auto serially = [&](const Body& body) { for_serial(op, [](const OpDim&) { return true; }, body); };
-  const auto add = [&](int width, int column_slot) { accumulate(op, sums, width, {slot, column_slot}); };
+  const auto add = [&](int width, int column_slot) {
+    for (std::size_t k = 0; k < together.size(); ++k) {
+      if (k > 0) name_dims(op, *together[k]);
+      accumulate(*together[k], sums[k], width, {slot, column_slot});
+    }
+  };
   when(row_ok, [&] {
     if (columns_first) return for_columns(op, [&](int width, int slots) { serially([&] { add(width, slots); }); });
     serially([&] { for_columns(op, add); });
   });
-  std::vector<Value*> values = read_sums(op, sums);
-  while (values.size() > 1) {
-    const std::size_t half = values.size() / 2;
-    for (std::size_t k = 0; k < half; ++k)
-      values[k] = emit_combine(b_, math_, *op.op.reduction, type, values[k], values[k + half]);
-    values.resize(half);
+  std::vector<Value*> partials;
+  for (std::size_t k = 0; k < together.size(); ++k) {
+    const BlockOp& each = *together[k];
+    std::vector<Value*> values = read_sums(each, sums[k]);
+    while (values.size() > 1) {
+      const std::size_t half = values.size() / 2;
+      for (std::size_t v = 0; v < half; ++v)
+        values[v] = emit_combine(b_, math_, *each.op.reduction, each.sum_type(), values[v], values[v + half]);
+      values.resize(half);
+    }
+    partials.push_back(values[0]);
   }
-  return values[0];
+  return partials;
 }
 
 /// What the lead of a fused reduction has found so far. Its dims of one value are set again: earlier, a branch may have set them.

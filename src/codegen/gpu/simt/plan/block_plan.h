@@ -100,6 +100,7 @@ struct BlockOp {
   std::optional<FusedReduction> fused;
   int warp_lead = -1;    ///< op whose value over the thread's own warp is meant by the scalar kWarpLead
   bool gathers = false;  ///< the warps of a block combine their results before blocks of a cluster exchange them
+  int joins = -1;        ///< reduction before it over whose columns its own terms are added up in one pass
   Multiples multiples;   ///< of the loop variables around it
 
   bool reduces_columns() const { return column >= 0 && op.dims[column].reduced && !product; }
@@ -171,8 +172,14 @@ void choose_layouts(BlockPlan& plan, int most_threads, int exact_threads);
 void place_scratch(BlockPlan& plan);  ///< registers or shared
 void choose_vectors(BlockPlan& plan);
 void join_reductions(BlockPlan& plan);  ///< leads and followers whose partial results are combined together
+void join_passes(BlockPlan& plan);      ///< reductions over the same columns of the same memory, in one pass
 void allocate_shared(BlockPlan& plan, const NvptxTarget& target);
 void insert_barriers(BlockPlan& plan);
+
+/// `op` with the dims of `like` in place of its own, which are as many.
+TileOp with_dims_of(const TileOp& like, const TileOp& op);
+/// May neighbours change places?
+bool are_independent(const BlockOp& a, const BlockOp& b);
 
 /// Layout for a tile of `rows` x `columns` (nullopt: unknown, taken to be large) on `threads` threads. `any_lanes`: nothing is combined over
 /// threads, so that a row's lanes need be neither a power of two nor whole warps.

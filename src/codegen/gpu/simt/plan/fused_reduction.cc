@@ -46,11 +46,6 @@ bool reads(const BlockOp& op, int buffer) {
 
 bool touches(const BlockOp& op, int buffer) { return op.op.write.buffer == buffer || reads(op, buffer); }
 
-/// May neighbours change places?
-bool are_independent(const BlockOp& a, const BlockOp& b) {
-  return !touches(b, a.op.write.buffer) && !reads(a, b.op.write.buffer);
-}
-
 bool is_mediator(const Composite& composite, const std::string& name) {
   return std::find(composite.mediators.begin(), composite.mediators.end(), name) != composite.mediators.end();
 }
@@ -102,14 +97,6 @@ bool counts_points(const Composite& composite) {
   composite.view.visit(look);
   composite.followers.front().correction.visit(look);
   return counts;
-}
-
-/// `op` with the dims of `like` in place of its own, which are as many.
-TileOp with_dims_of(const TileOp& like, const TileOp& op) {
-  std::map<std::string, IntExpr> dims;
-  for (std::size_t d = 0; d < std::min(op.dims.size(), like.dims.size()); ++d)
-    dims.emplace(op.dims[d].var, IntExpr::variable(like.dims[d].var));
-  return rewrite(op, [&](const IntExpr& expr) { return substitute_all(expr, dims); });
 }
 
 bool same(const std::vector<IntExpr>& a, const std::vector<IntExpr>& b) {
@@ -362,6 +349,17 @@ class Joiner {
 };
 
 }  // namespace
+
+bool are_independent(const BlockOp& a, const BlockOp& b) {
+  return !touches(b, a.op.write.buffer) && !reads(a, b.op.write.buffer);
+}
+
+TileOp with_dims_of(const TileOp& like, const TileOp& op) {
+  std::map<std::string, IntExpr> dims;
+  for (std::size_t d = 0; d < std::min(op.dims.size(), like.dims.size()); ++d)
+    dims.emplace(op.dims[d].var, IntExpr::variable(like.dims[d].var));
+  return rewrite(op, [&](const IntExpr& expr) { return substitute_all(expr, dims); });
+}
 
 void gather_followers(BlockPlan& plan) {
   if (plan.program->composites.empty()) return;

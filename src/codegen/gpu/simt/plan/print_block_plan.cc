@@ -104,6 +104,7 @@ class Printer {
     if (op.partials_offset >= 0)
       line(depth + 2, fmt::format("partial results meet in shared memory from byte {}", op.partials_offset));
     if (op.fused) line(depth + 2, fmt::format("combined with {}", plan_.ops[op.fused->lead].op.name));
+    if (op.joins >= 0) line(depth + 2, fmt::format("in one pass with {}", plan_.ops[op.joins].op.name));
     if (op.deferred) line(depth + 2, "its follower combines the results of warps");
   }
 

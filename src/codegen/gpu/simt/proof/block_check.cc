@@ -78,7 +78,7 @@ BlockCertificate check_block_plan(const BlockPlan& plan) {
   BlockProof proof(plan);
   // What follows relies on what came before.
   for (const auto part : {prove_shape, prove_tree, prove_points, prove_products, prove_reductions, prove_registers, prove_trips,
-                          prove_places, prove_order}) {
+                          prove_places, prove_order, prove_joined}) {
     if (proof.good()) part(proof);
   }
   BlockCertificate certificate;

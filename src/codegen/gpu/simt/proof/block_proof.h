@@ -80,5 +80,6 @@ void prove_registers(BlockProof& proof);   ///< 4.
 void prove_trips(BlockProof& proof);       ///< 4., copies ahead
 void prove_places(BlockProof& proof);      ///< 6.
 void prove_order(BlockProof& proof);       ///< 3., elements; 5.
+void prove_joined(BlockProof& proof);      ///< 5., passes of several reductions
 
 }  // namespace nestor::nvptx
