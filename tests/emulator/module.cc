@@ -88,6 +88,34 @@ std::map<std::string, int> residents_of(const llvm::Module& module) {
   return residents;
 }
 
+/// A sum of a product is one operation on a GPU, whoever else wants the product: x c - x c is what the product was rounded by.
+void fuse_products(llvm::Function& function) {
+  const auto product_of = [](llvm::Value* value) {
+    auto* operation = llvm::dyn_cast<llvm::BinaryOperator>(value);
+    return operation != nullptr && operation->getOpcode() == llvm::Instruction::FMul && operation->hasAllowContract() ? operation : nullptr;
+  };
+  std::vector<llvm::BinaryOperator*> sums;
+  for (llvm::Instruction& instruction : llvm::instructions(function)) {
+    const bool sum = instruction.getOpcode() == llvm::Instruction::FAdd || instruction.getOpcode() == llvm::Instruction::FSub;
+    if (sum && instruction.getType()->getScalarType()->isFloatTy() && instruction.hasAllowContract())
+      sums.push_back(llvm::cast<llvm::BinaryOperator>(&instruction));
+  }
+  for (llvm::BinaryOperator* sum : sums) {
+    const bool minus = sum->getOpcode() == llvm::Instruction::FSub;
+    llvm::Value *x = sum->getOperand(0), *y = sum->getOperand(1);
+    llvm::BinaryOperator *left = product_of(x), *right = product_of(y);
+    if (left == nullptr && right == nullptr) continue;
+    llvm::IRBuilder<> b(sum);
+    const auto opposite = [&](llvm::Value* value, bool when) { return when ? b.CreateFNeg(value) : value; };
+    llvm::Value* fused = left != nullptr ? b.CreateIntrinsic(llvm::Intrinsic::fma, {sum->getType()},
+                                                             {left->getOperand(0), left->getOperand(1), opposite(y, minus)})
+                                         : b.CreateIntrinsic(llvm::Intrinsic::fma, {sum->getType()},
+                                                             {opposite(right->getOperand(0), minus), right->getOperand(1), x});
+    sum->replaceAllUsesWith(fused);
+    sum->eraseFromParent();
+  }
+}
+
 }  // namespace
 
 class Module::Code {
@@ -123,6 +151,7 @@ class Module::Code {
       function.setCallingConv(llvm::CallingConv::C);
       function.removeFnAttr("target-cpu");
       function.removeFnAttr("target-features");
+      fuse_products(function);
       kernels.push_back(&function);
     }
     for (llvm::Function* kernel : kernels) rewrite_kernel(*kernel, sites);

@@ -106,16 +106,18 @@ std::string DataSet::str() const {
 
 std::vector<DataSet> data_sets(const Nest& nest, bool few) {
   std::vector<DataSet> sets;
-  for (const DataKind kind : {DataKind::ordinary, DataKind::large, DataKind::constant, DataKind::zeros, DataKind::ties})
-    sets.push_back({kind, ""});
+  for (const DataKind kind : {DataKind::ordinary, DataKind::large, DataKind::constant, DataKind::zeros, DataKind::ties}) {
+    if (!few || (kind != DataKind::constant && kind != DataKind::ties)) sets.push_back({kind, ""});
+  }
   std::vector<std::string> names;
   for (const Tensor& tensor : nest.tensors) {
     if (tensor.role == TensorRole::input && is_float(tensor.type)) names.push_back(tensor.name);
   }
   constexpr std::array kKinds{DataKind::minus_infinity, DataKind::nan, DataKind::plus_infinity, DataKind::lowest};
-  const std::size_t all = kKinds.size() * names.size(), most = few ? kKinds.size() : kMostSpecials;
+  const std::size_t all = kKinds.size() * names.size();
   // With many inputs, each kind and each input is there, but not every pair.
-  for (std::size_t k = 0; k < std::min(all, std::max(most, names.size())); ++k) {
+  const std::size_t most = few ? std::min(kKinds.size(), names.size()) : std::min(all, std::max(kMostSpecials, names.size()));
+  for (std::size_t k = 0; k < most; ++k) {
     const std::size_t input = k % names.size(), round = k / names.size();
     sets.push_back({kKinds.at((input + round) % kKinds.size()), names[input]});
   }

@@ -25,7 +25,8 @@ struct DataSet {
   bool operator==(const DataSet&) const = default;
 };
 
-/// Every kind; special values in each input in turn. `few`: for large inputs, each kind of special value once, in one input after the other.
+/// Every kind; special values in each input in turn. `few`: for large inputs, some kinds, and one special value in each of
+/// up to four inputs.
 std::vector<DataSet> data_sets(const Nest& nest, bool few = false);
 
 /// Inputs of `nest`; outputs have a shape but no bytes. Equal seeds give equal data.

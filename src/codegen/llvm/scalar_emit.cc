@@ -100,6 +100,12 @@ class Emitter {
     return nullptr;
   }
 
+  /// x c - x c: a fused multiply-add would make it what x c is rounded by, not 0. NaN of what is not finite, as 0 times it is.
+  static bool is_product_less_itself(const ScalarExpr& e) {
+    if (e.op() != ScalarOp::sub || e.type() != ElementType::f32 || !e.args()[0].equals(e.args()[1])) return false;
+    return e.args()[0].op() == ScalarOp::mul || e.args()[0].op() == ScalarOp::neg;
+  }
+
   Value* compute(const ScalarExpr& e, Value* mask) {
     if (const ScalarExpr* sigmoid = sigmoid_beside_one(e)) {
       Value* x = emit(sigmoid->args()[0], mask);
@@ -131,6 +137,7 @@ class Emitter {
     }
     Value* x = emit(e.args()[0], mask);
     if (arity(e.op()) == 1) return e.args()[0].type() == ElementType::i32 ? unary_int(e.op(), x) : unary_float(e.op(), x);
+    if (is_product_less_itself(e)) return b_.CreateFMul(x, llvm::ConstantFP::get(x->getType(), 0.0));
     Value* y = emit(e.args()[1], mask);
     match(x, y);
     return e.args()[0].type() == ElementType::f32 ? binary_float(e.op(), x, y) : binary_int(e.op(), x, y);
