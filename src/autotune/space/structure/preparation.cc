@@ -185,6 +185,24 @@ class Preparation {
   double largest_ = 0;                 ///< most points of a loop group of the preparation
 };
 
+/// A connected set of loop groups before products, fused with care; where these are rows of one more dim with statistics of their own, and many,
+/// a block takes all that a row needs.
+std::vector<FusionGroup> groups_before(const Schedule& base, const NestStructure& structure, const std::vector<int>& set, bool apart) {
+  constexpr double kManyRows = 1024;
+  std::vector<FusionGroup> careful = find_fusion_groups_of(base, structure, set, apart ? Fusion::related : Fusion::careful);
+  if (apart || careful.size() < 2) return careful;
+  std::vector<FusionGroup> rows = find_fusion_groups_of(base, structure, set, Fusion::maximal);
+  const auto are_rows = [&](const FusionGroup& group) {
+    double count = 1;
+    for (const int axis : group.axes) count *= static_cast<double>(structure.axes[static_cast<std::size_t>(axis)].extent);
+    return count >= kManyRows && std::all_of(group.loop_groups.begin(), group.loop_groups.end(), [&](int u) {
+             const LoopGroup& member = structure.loop_groups[static_cast<std::size_t>(u)];
+             return member.axes.size() <= group.axes.size() + 1;
+           });
+  };
+  return rows.size() < careful.size() && std::all_of(rows.begin(), rows.end(), are_rows) ? rows : careful;
+}
+
 }  // namespace
 
 std::vector<int> preparing_loop_groups(const Nest& nest, const NestStructure& structure) {
@@ -207,7 +225,7 @@ std::optional<std::vector<FusionGroup>> find_prepared_groups(const Schedule& bas
   if (before.empty() && (!chains || stages.size() < 2)) return std::nullopt;
   std::vector<FusionGroup> fusion_groups;
   for (const std::vector<int>& set : connected(base.nest(), structure, before)) {
-    for (FusionGroup& group : find_fusion_groups_of(base, structure, set, apart ? Fusion::related : Fusion::careful)) {
+    for (FusionGroup& group : groups_before(base, structure, set, apart)) {
       group.prepares = true;
       fusion_groups.push_back(std::move(group));
     }
