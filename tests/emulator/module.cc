@@ -92,7 +92,8 @@ std::map<std::string, int> residents_of(const llvm::Module& module) {
 void fuse_products(llvm::Function& function) {
   const auto product_of = [](llvm::Value* value) {
     auto* operation = llvm::dyn_cast<llvm::BinaryOperator>(value);
-    return operation != nullptr && operation->getOpcode() == llvm::Instruction::FMul && operation->hasAllowContract() ? operation : nullptr;
+    return operation != nullptr && operation->getOpcode() == llvm::Instruction::FMul && operation->hasAllowContract() ? operation
+                                                                                                                      : nullptr;
   };
   std::vector<llvm::BinaryOperator*> sums;
   for (llvm::Instruction& instruction : llvm::instructions(function)) {

@@ -27,9 +27,9 @@ namespace {
 constexpr double kMostForAll = 4e8;
 constexpr std::int64_t kMostElements = std::int64_t{1} << 22;
 constexpr std::int64_t kManyBytes = std::int64_t{1} << 25;  ///< of inputs, beyond which fewer data sets are made
-constexpr double kMostForwards = 4e9;   ///< where single elements cannot be had
-constexpr std::int64_t kSamples = 256;  ///< of an output, and runs of neighbours besides
-constexpr double kMostKept = 0.7;       ///< of the memory that is left, for the data of several cases
+constexpr double kMostForwards = 4e9;                       ///< where single elements cannot be had
+constexpr std::int64_t kSamples = 256;                      ///< of an output, and runs of neighbours besides
+constexpr double kMostKept = 0.7;                           ///< of the memory that is left, for the data of several cases
 
 std::string sizes_text(const Sizes& sizes) {
   std::vector<std::string> parts;

@@ -94,7 +94,8 @@ void limit_bounds(std::vector<OracleSample>& samples, const Nest& nest) {
   // Sines of large arguments amplify rounding in f32, whoever computes them.
   constexpr double kMostAmplified = 64;
   const std::vector<RoundingModel::Product> products = rounding_model(nest).statements;
-  const bool narrows = std::any_of(products.begin(), products.end(), [](const auto& product) { return product.narrow.has_value(); });
+  const bool narrows =
+      std::any_of(products.begin(), products.end(), [](const auto& product) { return product.narrow.has_value(); });
   std::map<std::string, double> tolerances;
   for (const auto& [name, magnitude] : typical) {
     const bool amplifies = !narrows && periodic.contains(name) && !nest.tensor(name).tolerance;

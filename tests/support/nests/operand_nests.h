@@ -32,7 +32,8 @@ inline Nest computed_weights(const std::string& mask = "") {
       .statement("init[i, d] : " + element, "sums[i, d]", {}, number(0))
       .statement("sum[i, d, j] : 0 <= d < D and " + pair, "sums[i, d]", {"w[i, j]", "x[j, d]"},
                  read(0) * ScalarExpr::cast(ElementType::f32, read(1, ElementType::f16)), ReductionOp::add)
-      .statement("out[i, d] : " + element, "out[i, d]", {"sums[i, d]", "total[i]"}, ScalarExpr::cast(ElementType::f16, read(0) / read(1)))
+      .statement("out[i, d] : " + element, "out[i, d]", {"sums[i, d]", "total[i]"},
+                 ScalarExpr::cast(ElementType::f16, read(0) / read(1)))
       .build();
 }
 

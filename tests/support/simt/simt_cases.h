@@ -124,7 +124,8 @@ inline std::vector<SimtCase> simt_cases() {
   // Several reductions in one pass over their columns: of one warp and of several, of one row and of many.
   for (const std::int64_t tile : {1, 8, 64}) {
     for (const std::int64_t cols : {1, 37, 1000})
-      list.add("joined_sums", joined_sums_program(f32, tile), {{"rows", 70}, {"cols", cols}}, {.tolerance = 1e-4}, tile == 8 ? 64 : 256);
+      list.add("joined_sums", joined_sums_program(f32, tile), {{"rows", 70}, {"cols", cols}}, {.tolerance = 1e-4},
+               tile == 8 ? 64 : 256);
     list.add("joined_sums_f16", joined_sums_program(f16, tile), {{"rows", 9}, {"cols", 512}}, half, 128);
   }
   list.add("joined_sums_known", joined_sums_program(f32, 8, 300), {{"rows", 20}}, {.tolerance = 1e-4}, 64);

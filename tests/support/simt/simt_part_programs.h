@@ -98,8 +98,11 @@ inline TileProgram joined_sums_program(ElementType type, std::int64_t tile, std:
   for (const std::string name : {"a", "b", "d"}) {
     const int out = m.output(name + "_out", ElementType::f32, {var("rows")}), sums = m.scratch(name + "_sums", {tile});
     if (first_sum < 0) first_sum = sums;
-    const IntExpr end = min(IntExpr(tile), var("rows") - first), i = tile > 1 ? var("i_" + name) : IntExpr(0), j = tile > 1 ? var("j_" + name) : IntExpr(0);
-    const auto rows = [&](const std::string& dim) { return tile > 1 ? std::vector{parallel_dim(dim + "_" + name, 0, end, tile)} : std::vector<OpDim>{}; };
+    const IntExpr end = min(IntExpr(tile), var("rows") - first), i = tile > 1 ? var("i_" + name) : IntExpr(0),
+                  j = tile > 1 ? var("j_" + name) : IntExpr(0);
+    const auto rows = [&](const std::string& dim) {
+      return tile > 1 ? std::vector{parallel_dim(dim + "_" + name, 0, end, tile)} : std::vector<OpDim>{};
+    };
     std::vector<OpDim> dims = rows("i");
     const OpDim columns = reduced_dim("c_" + name, 0, var("cols"), cols > 0 ? std::optional(cols) : std::nullopt);
     dims.push_back(columns);

@@ -93,14 +93,16 @@ std::int64_t parts_of_stream(const RuleVariant& variant, const FusionGroup& grou
 }
 
 /// How much is fused where the product's streamed sum is cut into parts; nothing where it cannot be.
-std::optional<Fusion> fusion_of_parts(const GpuPointSource& source, const RuleChoice& rules, Fusion whole, const TensorAxes& axes) {
+std::optional<Fusion> fusion_of_parts(const GpuPointSource& source, const RuleChoice& rules, Fusion whole,
+                                      const TensorAxes& axes) {
   constexpr std::int64_t kSomeParts = 4;
   const RuleVariant& variant = source.variants.at(rules);
   const FusionGroup& group = source.variants.heaviest(variant, whole);
   // Axes that can be cut are numbered as after the usual rules.
-  const bool possible = rules.rules == source.usual_rules &&
-                        std::find(source.split_axes.begin(), source.split_axes.end(), axes.reduction_axis) != source.split_axes.end() &&
-                        !rows_follow_stream(source.variants.nest(variant), variant.structure, group, axes);
+  const bool possible =
+      rules.rules == source.usual_rules &&
+      std::find(source.split_axes.begin(), source.split_axes.end(), axes.reduction_axis) != source.split_axes.end() &&
+      !rows_follow_stream(source.variants.nest(variant), variant.structure, group, axes);
   if (!possible || whole == Fusion::maximal) return possible ? std::optional(whole) : std::nullopt;
   // Other sums in parts may go along with the product's, or be apart.
   const RuleVariant& cut = source.variants.at({rules.rules, axes.reduction_axis, kSomeParts});

@@ -17,7 +17,7 @@
 namespace nestor {
 namespace {
 
-constexpr std::int64_t kShortRow = 64;      ///< elements: two for each thread of a warp
+constexpr std::int64_t kShortRow = 64;      ///< elements at most: two for each thread of a warp
 constexpr std::int64_t kShortSide = 256;    ///< a vector for each thread of a warp
 constexpr std::int64_t kSmallArgument = 8;  ///< of the largest argument's elements: rows of what is smaller matter little
 constexpr std::int64_t kMostDepth = 512;    ///< elements of a row that a block keeps beside tiles of what it is multiplied with
@@ -177,7 +177,7 @@ std::set<std::string> sizes_of_short_rows(const Nest& nest, const Sizes& sizes) 
   for (const auto& [tensor, shape] : arguments) {
     if (shape.size() < 2 || product_of(shape) < most / kSmallArgument) continue;
     std::int64_t run = 1;
-    for (std::size_t p = shape.size(); p-- > 1 && run < kShortRow && shape[p] < kShortRow; run *= shape[p])
+    for (std::size_t p = shape.size(); p-- > 1 && run < kShortRow && shape[p] <= kShortRow; run *= shape[p])
       found.merge(sizes_in(nest, tensor->shape[p]));
   }
   return without_specialized(nest, std::move(found));

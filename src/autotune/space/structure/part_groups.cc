@@ -73,7 +73,8 @@ std::vector<int> with_products(const Nest& nest, const NestStructure& structure,
 }
 
 /// Loop groups along the part axis, together. Nothing where parts of rows have no rows.
-std::optional<FusionGroup> group_along(const NestStructure& structure, bool by_row, const PartAxis& part, const std::vector<int>& own) {
+std::optional<FusionGroup> group_along(const NestStructure& structure, bool by_row, const PartAxis& part,
+                                       const std::vector<int>& own) {
   FusionGroup group;
   group.loop_groups = own;
   group.part = part;

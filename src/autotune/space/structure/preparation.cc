@@ -187,7 +187,8 @@ class Preparation {
 
 /// A connected set of loop groups before products, fused with care; where these are rows of one more dim with statistics of their own, and many,
 /// a block takes all that a row needs.
-std::vector<FusionGroup> groups_before(const Schedule& base, const NestStructure& structure, const std::vector<int>& set, bool apart) {
+std::vector<FusionGroup> groups_before(const Schedule& base, const NestStructure& structure, const std::vector<int>& set,
+                                       bool apart) {
   constexpr double kManyRows = 1024;
   std::vector<FusionGroup> careful = find_fusion_groups_of(base, structure, set, apart ? Fusion::related : Fusion::careful);
   if (apart || careful.size() < 2) return careful;

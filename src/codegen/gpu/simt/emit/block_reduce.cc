@@ -88,7 +88,9 @@ void BlockEmitter::name_dims(const BlockOp& lead, const BlockOp& op) {
 }
 
 /// What this thread's own columns contribute.
-Value* BlockEmitter::thread_partial(const BlockOp& op, int slot, Value* row_ok) { return thread_partials({&op}, slot, row_ok)[0]; }
+Value* BlockEmitter::thread_partial(const BlockOp& op, int slot, Value* row_ok) {
+  return thread_partials({&op}, slot, row_ok)[0];
+}
 
 /// What they contribute to each of several ops in one pass.
 std::vector<Value*> BlockEmitter::thread_partials(const std::vector<const BlockOp*>& together, int slot, Value* row_ok) {

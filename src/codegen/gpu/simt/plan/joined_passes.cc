@@ -28,7 +28,9 @@ bool passes_over_memory(const BlockPlan& plan, const BlockOp& op) {
 /// The same threads at the same points.
 bool same_points(const BlockOp& a, const BlockOp& b) {
   if (a.layout.lanes != b.layout.lanes || a.layout.groups != b.layout.groups || a.layout.vector != b.layout.vector) return false;
-  if (a.vectors != b.vectors || a.unroll_rows != b.unroll_rows || a.column != b.column || a.divided != b.divided || a.rows != b.rows || a.roles != b.roles) return false;
+  if (a.vectors != b.vectors || a.unroll_rows != b.unroll_rows || a.column != b.column || a.divided != b.divided ||
+      a.rows != b.rows || a.roles != b.roles)
+    return false;
   if (a.op.dims.size() != b.op.dims.size()) return false;
   const TileOp other = with_dims_of(a.op, b.op);
   for (std::size_t d = 0; d < a.op.dims.size(); ++d) {
@@ -43,7 +45,8 @@ bool share_memory(const BlockPlan& plan, const BlockOp& a, const BlockOp& b) {
   const TileOp other = with_dims_of(a.op, b.op);
   return std::any_of(a.op.reads.begin(), a.op.reads.end(), [&](const TileAccess& x) {
     return is_input(plan, x) && std::any_of(other.reads.begin(), other.reads.end(), [&](const TileAccess& y) {
-             return x.buffer == y.buffer && std::equal(x.index.begin(), x.index.end(), y.index.begin(), y.index.end(), equal_text);
+             return x.buffer == y.buffer &&
+                    std::equal(x.index.begin(), x.index.end(), y.index.begin(), y.index.end(), equal_text);
            });
   });
 }
@@ -70,13 +73,14 @@ class PassJoiner {
     std::size_t joined = 0;
     for (std::size_t k = first + 1; k < children.size() && is_op(children[k]); ++k) {
       BlockOp& other = plan_.ops[children[k].op];
-      const bool free = std::all_of(children.begin() + static_cast<std::ptrdiff_t>(first), children.begin() + static_cast<std::ptrdiff_t>(k),
-                                    [&](const BlockNode& before) { return are_independent(plan_.ops[before.op], other); });
+      const bool free =
+          std::all_of(children.begin() + static_cast<std::ptrdiff_t>(first), children.begin() + static_cast<std::ptrdiff_t>(k),
+                      [&](const BlockNode& before) { return are_independent(plan_.ops[before.op], other); });
       if (!free || !passes_over_memory(plan_, other) || !same_points(op, other) || !share_memory(plan_, op, other)) continue;
       ++joined;
       other.joins = lead;
-      std::rotate(children.begin() + static_cast<std::ptrdiff_t>(first + joined), children.begin() + static_cast<std::ptrdiff_t>(k),
-                  children.begin() + static_cast<std::ptrdiff_t>(k) + 1);
+      std::rotate(children.begin() + static_cast<std::ptrdiff_t>(first + joined),
+                  children.begin() + static_cast<std::ptrdiff_t>(k), children.begin() + static_cast<std::ptrdiff_t>(k) + 1);
     }
     return joined;
   }

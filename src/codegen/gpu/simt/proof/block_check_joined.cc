@@ -16,9 +16,11 @@ std::ptrdiff_t position_of(const BlockProof& proof, int op) {
 
 bool has_same_points(const BlockOp& lead, const BlockOp& op) {
   const auto shape = [](const BlockOp& of) {
-    return std::tuple(of.layout.lanes, of.layout.groups, of.layout.vector, of.vectors, of.unroll_rows, of.unroll_columns, of.column, of.divided);
+    return std::tuple(of.layout.lanes, of.layout.groups, of.layout.vector, of.vectors, of.unroll_rows, of.unroll_columns,
+                      of.column, of.divided);
   };
-  if (shape(lead) != shape(op) || lead.rows != op.rows || lead.roles != op.roles || lead.op.dims.size() != op.op.dims.size()) return false;
+  if (shape(lead) != shape(op) || lead.rows != op.rows || lead.roles != op.roles || lead.op.dims.size() != op.op.dims.size())
+    return false;
   const TileOp renamed = with_dims_of(lead.op, op.op);
   return std::equal(lead.op.dims.begin(), lead.op.dims.end(), renamed.dims.begin(), [](const OpDim& a, const OpDim& b) {
     return a.reduced == b.reduced && a.lower.str() == b.lower.str() && a.upper.str() == b.upper.str();
@@ -32,8 +34,8 @@ void prove_joined_op(BlockProof& proof, int k) {
     return proof.fail("{} stands in the pass of no reduction before it", op.op.name);
   const BlockOp& lead = proof.op(op.joins);
   for (const BlockOp* each : {&lead, &op}) {
-    const bool plain = each->reduces_columns() && each->op.kind != OpKind::points && !each->fused &&
-                       !each->deferred && each->warp_lead < 0 && each->ahead == 0;
+    const bool plain = each->reduces_columns() && each->op.kind != OpKind::points && !each->fused && !each->deferred &&
+                       each->warp_lead < 0 && each->ahead == 0;
     if (!plain || proof.plan.cluster != 1 || (each->crosses_warps() && !each->rows.empty()))
       return proof.fail("{} is no reduction that could share its pass over columns", each->op.name);
   }
@@ -47,7 +49,8 @@ void prove_joined_op(BlockProof& proof, int k) {
       if (read.buffer == before.op.write.buffer)
         proof.fail("{} reads {} in a pass before {} has written it", op.op.name, proof.name(read), before.op.name);
     }
-    if (op.op.write.buffer == before.op.write.buffer) proof.fail("{} and {} write one tensor in one pass", op.op.name, before.op.name);
+    if (op.op.write.buffer == before.op.write.buffer)
+      proof.fail("{} and {} write one tensor in one pass", op.op.name, before.op.name);
   }
   for (const TileAccess& read : op.op.reads) {
     const Buffer& buffer = proof.plan.buffer(read.buffer);
