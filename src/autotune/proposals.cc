@@ -18,6 +18,25 @@ T take_first(std::deque<T>& list) {
 
 }  // namespace
 
+OperandRounding::Form OperandRounding::form_of(const NamedValues& values) {
+  const auto halves = values.find("operand_halves");
+  if (halves == values.end() || value_or(values, "warpgroups", 0) == 0) return Form::none;
+  return halves->second != 0 ? Form::halves : Form::rounded;
+}
+
+void OperandRounding::note(Form form, bool wrong, bool right) {
+  if (form == Form::none) return;
+  Count& count = form == Form::halves ? halves_ : rounded_;
+  count.wrong += wrong ? 1 : 0;
+  count.right += right ? 1 : 0;
+}
+
+bool OperandRounding::needless(Form form) const {
+  const bool halves_fail = halves_.right == 0 && halves_.wrong >= kMostWrong;
+  if (form == Form::rounded) return rounded_.wrong >= kMostWrong * (1 + rounded_.right) && !halves_fail;
+  return form == Form::halves && rounded_.wrong == 0 && rounded_.right >= kFewestRight;
+}
+
 bool has_feasible_guess(const Space& space, const std::vector<Point>& points) {
   return std::any_of(points.begin(), points.end(), [&](const Point& point) {
     const Candidate candidate = space.candidate(point);

@@ -4,6 +4,7 @@
 #include "autotune/search/searcher.h"
 #include "autotune/space/space.h"
 
+#include <cstdint>
 #include <deque>
 #include <optional>
 #include <vector>
@@ -31,6 +32,26 @@ class Doubt {
   static constexpr int kMostWrong = 16;
   int wrong_ = 0;
   bool right_ = false;
+};
+
+/// What is known of rounding to 16 bits where products on tensor cores have operands that are computed in f32. Candidates round them, or have
+/// them in two halves (step operand_halves), which costs products.
+class OperandRounding {
+ public:
+  enum class Form : std::uint8_t { none, rounded, halves };
+  static Form form_of(const NamedValues& values);
+  /// How a candidate of this form ended.
+  void note(Form form, bool wrong, bool right);
+  /// Is the form known to end wrong, or not to be needed?
+  bool needless(Form form) const;
+
+ private:
+  static constexpr int kMostWrong = 4;    ///< of those that round, before halves alone are tried
+  static constexpr int kFewestRight = 2;  ///< of those that round, before halves are no longer tried
+  struct Count {
+    int wrong = 0, right = 0;
+  };
+  Count rounded_, halves_;
 };
 
 /// Is one of the points worth compiling, with all fused as it says?

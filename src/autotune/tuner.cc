@@ -239,7 +239,8 @@ class Tuning {
       const bool slow = candidate.least_ms > 0;
       const bool waits = slow ? patient() : doubt_.holds();
       if (waits && candidate.infeasible.empty() && proposals_->put_off(*proposed)) continue;
-      if (!candidate.infeasible.empty() || (best_ms_ > 0 && candidate.least_ms > best_ms_)) {
+      const bool needless = rounding_.needless(OperandRounding::form_of(named_values(*space_, point)));
+      if (needless || !candidate.infeasible.empty() || (best_ms_ > 0 && candidate.least_ms > best_ms_)) {
         searcher_->report(point, std::nullopt);
         continue;
       }
@@ -332,6 +333,8 @@ class Tuning {
     searcher_->report(pending.point, ms);
     const bool doubted = doubt_.holds();
     if (!pending.slow && pending.key != baseline_key_) doubt_.note(record.status == TrialStatus::wrong, ms.has_value());
+    rounding_.note(OperandRounding::form_of(named_values(*space_, pending.point)), record.status == TrialStatus::wrong,
+                   ms.has_value());
     if (doubt_.holds() && !doubted) proposals_->try_guesses_backwards();
     ++result_.trials;
     ++result_.counts[record.status];
@@ -405,6 +408,7 @@ class Tuning {
   /// Points with the same steps as a job under way, by its key: they learn what comes of it.
   std::map<std::string, std::vector<Point>> equal_points_;
   Doubt doubt_;  ///< about tensor cores
+  OperandRounding rounding_;
   std::int64_t next_ticket_ = 0;
   std::string baseline_key_;
   double best_ms_ = 0;

@@ -22,10 +22,11 @@ struct GridShape {
   int a_from_registers = 0;         ///< 1: a first operand that stays for the iteration is read into registers once
   int early_release = 0;            ///< 1: a stage is released in the middle of the exponentials behind its product
   int exp2_polynomial = 0;          ///< sixteenths of a tile's exponentials that the FMA units compute
-  int persistent = 0;           ///< blocks started for each multiprocessor, each taking iterations in turn; 0: one an iteration
-  int min_blocks = 0;           ///< blocks that a multiprocessor shall hold at once; 0: left to the back end
-  int cluster = 1;              ///< blocks that take one iteration together, a power of two
-  int raster_group = 1;         ///< iterations of the grid's last loop but one that blocks take together, with warpgroups
+  int operand_halves = 0;  ///< 1: operands computed in f32 are multiplied as sums of two 16-bit numbers, and not rounded to one
+  int persistent = 0;      ///< blocks started for each multiprocessor, each taking iterations in turn; 0: one an iteration
+  int min_blocks = 0;      ///< blocks that a multiprocessor shall hold at once; 0: left to the back end
+  int cluster = 1;         ///< blocks that take one iteration together, a power of two
+  int raster_group = 1;    ///< iterations of the grid's last loop but one that blocks take together, with warpgroups
   int dynamic_scheduler = 0;    ///< 1: persistent blocks draw their next iteration from a counter
   int programmatic_launch = 0;  ///< 1: blocks are placed while the kernel before ends, and wait for it at their start
   bool operator==(const GridShape& other) const = default;

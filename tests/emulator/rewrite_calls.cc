@@ -28,6 +28,19 @@ float tanh_of(float x) { return std::tanh(x); }
 std::uint16_t to_bf16(float x) { return testing::to_bf16(x); }
 std::uint16_t to_f16(float x) { return testing::to_f16(x); }
 
+/// The 16-bit number between 0 and x that is next to x, from the nearest one: infinities come from infinities alone.
+std::uint16_t toward_zero(float x, std::uint16_t nearest, float value) {
+  return std::fabs(value) > std::fabs(x) ? static_cast<std::uint16_t>(nearest - 1) : nearest;
+}
+std::uint16_t to_bf16_toward_zero(float x) {
+  const std::uint16_t nearest = to_bf16(x);
+  return toward_zero(x, nearest, testing::from_bf16(nearest));
+}
+std::uint16_t to_f16_toward_zero(float x) {
+  const std::uint16_t nearest = to_f16(x);
+  return toward_zero(x, nearest, testing::from_f16(nearest));
+}
+
 /// The number behind `word` in assembly: of "bar.sync $0, 256;" behind "$0, ".
 int number_behind(const std::string& text, const std::string& word) {
   const std::size_t at = text.find(word);
@@ -282,11 +295,14 @@ void replace_intrinsic(Calls& calls, llvm::CallInst& call, const std::string& na
   if (is("rsqrt.approx.f")) return math("reciprocal_root");
   if (is("ex2.approx.ftz.f")) return math("exp2");
   if (is("lg2.approx.f")) return math("log2");
-  const bool f16 = is("ff2f16x2.rn");
-  if (f16 || is("ff2bf16x2.rn")) {
+  const bool f16 = llvm::StringRef(name).starts_with("ff2f16x2.r");
+  if (f16 || llvm::StringRef(name).starts_with("ff2bf16x2.r")) {
+    const bool nearest = llvm::StringRef(name).ends_with(".rn");
+    if (!nearest && !llvm::StringRef(name).ends_with(".rz")) internal_error("emulator: unknown intrinsic {}", name);
+    const char* function = nearest ? (f16 ? "f16" : "bf16") : f16 ? "f16_toward_zero" : "bf16_toward_zero";
     llvm::Value* pair = llvm::PoisonValue::get(llvm::FixedVectorType::get(b.getInt16Ty(), 2));
     for (const std::uint64_t half : {0, 1})
-      pair = b.CreateInsertElement(pair, calls.call(f16 ? "f16" : "bf16", b.getInt16Ty(), {args[1 - half]}), half);
+      pair = b.CreateInsertElement(pair, calls.call(function, b.getInt16Ty(), {args[1 - half]}), half);
     return call.replaceAllUsesWith(b.CreateBitCast(pair, call.getType()));
   }
   if (is("f2bf16.rn"))
@@ -357,6 +373,8 @@ std::vector<std::pair<std::string, void*>> instruction_symbols() {
   add("tanh", &tanh_of);
   add("f16", &to_f16);
   add("bf16", &to_bf16);
+  add("f16_toward_zero", &to_f16_toward_zero);
+  add("bf16_toward_zero", &to_bf16_toward_zero);
   return symbols;
 }
 

@@ -4,6 +4,7 @@
 #include "support/nests/tensor_nests.h"
 #include "support/simt/simt_programs.h"
 #include "support/tensor/product_chain.h"
+#include "support/tensor/product_nests.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -310,6 +311,11 @@ TEST(TensorError, control_flow) {
     node.children = {inner};
   };
   EXPECT_EQ(refusal_with_stream(conditional), "");
+}
+
+TEST(TensorError, halves_of_operands_that_are_not_computed) {
+  const TileProgram program = product_program({}, {.more = {"operand_halves(out.io)"}});
+  EXPECT_THAT(refusal(program), HasSubstr("has no product with a first operand computed in f32: leave out operand_halves"));
 }
 
 }  // namespace

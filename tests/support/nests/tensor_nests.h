@@ -145,10 +145,10 @@ inline Nest attention_nest(const AttentionForm& form = {}) {
 }
 
 /// out[h, i, d] = sum over j <= i + K - Q of scale * (sum over e of q[h, i, e] k[h, j, e]) * v[h, j, d]: no softmax, no row values.
-inline Nest linear_attention_nest(ElementType type = ElementType::f16, int depth = 64) {
+inline Nest linear_attention_nest(ElementType type = ElementType::f16, int depth = 64, Seen form = Seen::causal) {
   using namespace samples;
   const std::string row = "0 <= h < H and 0 <= i < Q", deep = std::to_string(depth);
-  const auto seen = [&](const std::string& j) { return row + " and " + seen_keys(Seen::causal, j); };
+  const auto seen = [&](const std::string& j) { return row + " and " + seen_keys(form, j); };
   const auto dense = [&](const std::string& d) { return " and 0 <= " + d + " < " + deep; };
   const auto wide = [&](int k) { return ScalarExpr::cast(ElementType::f32, read(k, type)); };
   return NestBuilder("linear_attention", {{"H", 2}, {"Q", 200}, {"K", 200}})

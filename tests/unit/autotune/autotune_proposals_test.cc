@@ -116,6 +116,34 @@ TEST(Proposals, TheLastGuessesComeFirstWhereTheOthersAreInDoubt) {
   EXPECT_EQ(proposals.next(true)->point, point(2));
 }
 
+TEST(Proposals, OperandsAreRoundedAsLongAsThatEndsRight) {
+  using Form = OperandRounding::Form;
+  EXPECT_EQ(OperandRounding::form_of({{"warpgroups", 2}, {"operand_halves", 1}}), Form::halves);
+  EXPECT_EQ(OperandRounding::form_of({{"warpgroups", 2}, {"operand_halves", 0}}), Form::rounded);
+  EXPECT_EQ(OperandRounding::form_of({{"warpgroups", 0}, {"operand_halves", 1}}), Form::none);
+  EXPECT_EQ(OperandRounding::form_of({{"warpgroups", 2}}), Form::none);
+  const auto after = [](Form form, int wrong, int right) {
+    OperandRounding rounding;
+    for (int k = 0; k < wrong; ++k) rounding.note(form, true, false);
+    for (int k = 0; k < right; ++k) rounding.note(form, false, true);
+    return rounding;
+  };
+  for (const Form form : {Form::none, Form::rounded, Form::halves}) {
+    EXPECT_FALSE(after(Form::none, 9, 9).needless(form));
+    EXPECT_FALSE(after(Form::rounded, 3, 0).needless(form)) << "too few";
+    EXPECT_FALSE(after(Form::rounded, 0, 1).needless(form)) << "too few";
+    EXPECT_FALSE(after(Form::rounded, 7, 1).needless(form)) << "not always wrong, not always right";
+    EXPECT_FALSE(after(Form::halves, 9, 9).needless(form));
+    EXPECT_EQ(after(Form::rounded, 4, 0).needless(form), form == Form::rounded);
+    EXPECT_EQ(after(Form::rounded, 0, 2).needless(form), form == Form::halves);
+  }
+  OperandRounding neither = after(Form::rounded, 9, 0);
+  for (int k = 0; k < 4; ++k) neither.note(Form::halves, true, false);
+  EXPECT_FALSE(neither.needless(Form::rounded)) << "what is wrong is something else";
+  neither.note(Form::halves, false, true);
+  EXPECT_TRUE(neither.needless(Form::rounded));
+}
+
 TEST(Proposals, CandidatesAreInDoubtWhereManyWereWrongAndNoneRight) {
   Doubt doubt, relieved;
   for (int k = 0; k < 15; ++k) doubt.note(true, false);

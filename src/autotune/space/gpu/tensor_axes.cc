@@ -5,6 +5,7 @@
 #include "codegen/gpu/target/tensor_block.h"
 #include "codegen/tile/analysis/op_shape.h"
 #include "codegen/tile/contraction.h"
+#include "poly/algebra/analysis/range_analysis.h"
 #include "poly/algebra/operands/half_products.h"
 #include "poly/algebra/values/nest_edit.h"
 #include "poly/algebra/values/polynomial.h"
@@ -374,7 +375,12 @@ void add_tiles(const Nest& nest, const NestStructure& structure, const FusionGro
     const std::vector<int> axes = followed_axes(loop_group, read);
     const std::int64_t width = width_of(structure, group, result, axes);
     if (!is_input(ordinal)) {
-      result.register_operands += has(axes, result.reduction_axis) ? 1 : 0;
+      if (!has(axes, result.reduction_axis)) continue;
+      ++result.register_operands;
+      if (nest.tensor(read.tensor).type != ElementType::f32) continue;
+      ++result.wide_operands;
+      const ValueRange range = range_of(nest, read.tensor);
+      result.cancelling = result.cancelling || (range.low < 0 && range.high > 0);
     } else if (has(axes, result.reduction_axis)) {
       // Products of one kind share the tile that they read at the same indices.
       if (seen.insert(fmt::format("{} {} {}", read.tensor, fmt::join(axes, ","), of_inputs)).second)

@@ -41,7 +41,10 @@ struct TensorAxes {
   int tile_operands = 0;                         ///< 16-bit inputs of rows and streamed columns that are no operand of a product
   int first_products = 0;                        ///< tiles of rows and streamed columns that products leave
   int register_operands = 0;                     ///< such tiles that are first operands of products
-  int functions = 0;                             ///< exponentials and the like for an element of such tiles
+  int wide_operands = 0;                         ///< of these, computed in f32
+  bool cancelling =
+      false;          ///< some of those may have either sign: a sum may be small beside its terms, and so beside their rounding
+  int functions = 0;  ///< exponentials and the like for an element of such tiles
   std::string no_product;  ///< a statement that sums rows of several elements, and no products: it has no place; empty: none does
 };
 

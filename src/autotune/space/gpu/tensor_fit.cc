@@ -34,8 +34,11 @@ void add_sum(const TensorAxes& axes, const TensorChoice& choice, TensorBlock& bl
 /// A block of rows whose columns are streamed: what products leave is multiplied again.
 void add_streamed_columns(const TensorAxes& axes, const TensorChoice& choice, int sm, TensorBlock& block) {
   for (int k = 0; k < axes.first_products; ++k) block.products.push_back({choice.columns, 0});
-  int operands = axes.register_operands;
-  for (const std::int64_t width : axes.sums) block.products.push_back({width, operands-- > 0 ? choice.columns : 0});
+  int operands = axes.register_operands, wide = choice.grid.operand_halves != 0 ? axes.wide_operands : 0;
+  for (const std::int64_t width : axes.sums) {
+    const std::int64_t terms = operands-- > 0 ? choice.columns : 0;
+    block.products.push_back({width, wide-- > 0 ? 2 * terms : terms});
+  }
   for (const TensorOperand& operand : axes.row_operands) {
     block.tiles.push_back(tile_of(choice.rows(), operand.width, operand, 1));
     block.tiles.back().lends = operand.dense && (axes.results.size() <= 1 || axes.first_products <= 1);
@@ -77,6 +80,7 @@ std::string tensor_infeasible(const TensorAxes& axes, const TensorChoice& choice
   if (!axes.no_product.empty()) return fmt::format("{} is no sum of products", axes.no_product);
   if (choice.grid.cluster > 1 && axes.streamed_operands.empty()) return "blocks of a cluster would share no tiles";
   if (choice.pack_gqa > 1 && axes.pack < 0) return "rows of one loop alone share what products multiply them with";
+  if (choice.grid.operand_halves != 0 && axes.wide_operands == 0) return "no operand is computed in f32, to have two halves";
   if (choice.grid.intra_warpgroup_overlap > 1 && !several_chains(axes))
     return "products can overlap chain by chain only where there are several chains of them";
   if ((choice.rows() / choice.pack_gqa - 1) * axes.row_stride >= nvptx::kMostCopiedRows)

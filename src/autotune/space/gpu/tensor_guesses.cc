@@ -162,11 +162,29 @@ std::vector<NamedValues> choices_of_sums(const TensorAxes& axes, const GpuLimits
   return choices;
 }
 
-}  // namespace
+/// The choices with operands that are computed in f32 rounded, and in halves: by turns, halves first, where rounding may be beyond what a sum
+/// allows; else a few in halves at last.
+std::vector<NamedValues> in_both_forms(const TensorAxes& axes, const GpuLimits& limits, const std::vector<NamedValues>& choices) {
+  constexpr std::size_t kFew = 8;
+  if (axes.wide_operands == 0) return choices;
+  std::vector<NamedValues> all, last;
+  std::set<NamedValues> seen;
+  for (const NamedValues& values : choices) {
+    TensorChoice choice = tensor_choice(values);
+    choice.grid.operand_halves = 1;
+    choice.grid.exp2_polynomial = 0;  // what is not rounded is not approximate either
+    const bool fits = tensor_infeasible(axes, choice, limits).empty() || make_fit(axes, limits, choice);
+    std::vector<NamedValues>& list = axes.cancelling ? all : last;
+    if (fits && list.size() < (axes.cancelling ? 2 * choices.size() : kFew) && seen.insert(values_of(choice)).second)
+      list.push_back(values_of(choice));
+    all.push_back(values);
+  }
+  all.insert(all.end(), last.begin(), last.end());
+  return all;
+}
 
-std::vector<NamedValues> likely_tensor_choices(const TensorAxes& axes, const GpuLimits& limits) {
-  if (axes.column >= 0) return choices_of_sums(axes, limits);
-  if (limits.sm < kGroupProducts) return choices_of_single_warps(axes, limits);
+/// Rows stay, columns come tile by tile.
+std::vector<NamedValues> choices_of_warpgroups(const TensorAxes& axes, const GpuLimits& limits) {
   std::vector<NamedValues> choices;
   std::set<NamedValues> seen;
   const std::vector<int> most_warpgroups = axes.inner <= 64 ? std::vector<int>{3, 2} : std::vector<int>{2};
@@ -257,6 +275,14 @@ std::vector<NamedValues> likely_tensor_choices(const TensorAxes& axes, const Gpu
     }
   }
   return choices;
+}
+
+}  // namespace
+
+std::vector<NamedValues> likely_tensor_choices(const TensorAxes& axes, const GpuLimits& limits) {
+  if (axes.column >= 0) return choices_of_sums(axes, limits);
+  const bool warps = limits.sm < kGroupProducts;
+  return in_both_forms(axes, limits, warps ? choices_of_single_warps(axes, limits) : choices_of_warpgroups(axes, limits));
 }
 
 }  // namespace nestor

@@ -44,6 +44,7 @@ std::vector<Parameter> tensor_parameters(const TensorAxes& axes, int sm, bool re
   add("longest_first", {0, 1, 2, 3, 4});
   add_knob("early_release");
   add_knob("exp2_polynomial");
+  if (axes.wide_operands > 0) add_knob("operand_halves");
   add("rescale", rescale ? Values{0, kDoublings} : Values{0});
   add("unroll", {1, 2});
   add_knob("min_blocks");

@@ -146,8 +146,10 @@ std::string NestCandidate::add_products(const FusionGroup& group, const TensorAx
 
 /// For a group beside the main one: what fits first, or a choice that says why nothing does.
 TensorChoice NestCandidate::first_choice(const TensorAxes& axes) const {
+  const int halves = axes.wide_operands > 0 ? tensor_.grid.operand_halves : 0;
   for (const NamedValues& values : likely_tensor_choices(axes, *facts_.limits.gpu)) {
     const TensorChoice choice = tensor_choice(values);
+    if (choice.grid.operand_halves != halves) continue;
     if (tensor_infeasible(axes, choice, *facts_.limits.gpu).empty()) return choice;
   }
   return TensorChoice{.grid = {.warpgroups = 1}};

@@ -182,6 +182,7 @@ void NestSpace::make_parameters(const RuleVariant& usual) {
       for (const std::set<std::string>& rules : tensor_rules_) {
         const auto other = tensor_axes_after(variants_, rules, *limits_.gpu);
         if (other && other->pack_extent > axes->pack_extent) axes->pack = other->pack, axes->pack_extent = other->pack_extent;
+        if (other) axes->wide_operands = std::max(axes->wide_operands, other->wide_operands);
       }
       may_stay_behind_ = leads_that_may_stay_behind(variants_.nest(usual), usual.rules);
       for (Parameter& parameter : tensor_parameters(*axes, limits_.gpu->sm, !may_stay_behind_.empty()))

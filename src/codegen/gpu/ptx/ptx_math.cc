@@ -138,4 +138,30 @@ Value* NvptxMath::pack_bf16(Builder& b, Value* low, Value* high) const {
   return b.CreateBitCast(call(b, llvm::Intrinsic::nvvm_ff2bf16x2_rn, {high, low}), b.getInt32Ty());
 }
 
+/// The first number is rounded towards 0, and an infinity becomes the largest finite one: so the rest has the value's sign. A rest of 0 would make
+/// NaN of an infinity that it meets; so it gets a bit more, far below what is rounded: in bf16 a small part of the value, in f16, which has no
+/// such range, half of the least number.
+std::pair<Value*, Value*> NvptxMath::halves(Builder& b, bool f16, const std::array<Value*, 2>& values) const {
+  auto* half = f16 ? b.getHalfTy() : b.getBFloatTy();
+  auto* pair = llvm::FixedVectorType::get(half, 2);
+  const auto largest = [&](bool negative) {
+    return llvm::ConstantFP::get(pair, llvm::APFloat::getLargest(half->getFltSemantics(), negative));
+  };
+  const auto between = [&](Value* x, Value* low, Value* high) { return b.CreateMaxNum(b.CreateMinNum(x, high), low); };
+  const auto toward_zero = f16 ? llvm::Intrinsic::nvvm_ff2f16x2_rz : llvm::Intrinsic::nvvm_ff2bf16x2_rz;
+  Value* first =
+      b.CreateBitCast(between(call(b, toward_zero, {values[1], values[0]}), largest(true), largest(false)), b.getInt32Ty());
+  std::array<Value*, 2> rest;
+  for (unsigned k = 0; k < 2; ++k) {
+    Value* x = values[k];
+    Value* bits = b.CreateTrunc(k == 0 ? first : b.CreateLShr(first, 16), b.getInt16Ty());
+    Value* number_of = f16 ? b.CreateFPExt(b.CreateBitCast(bits, half), b.getFloatTy()) : widen_bf16(b, bits);
+    rest[k] = b.CreateFSub(x, number_of);
+    constexpr double kHalfStep = 0x1.01p-25, kSmallPart = 0x1p-30;
+    rest[k] = f16 ? b.CreateFAdd(rest[k], between(x, number(x, -kHalfStep), number(x, kHalfStep)))
+                  : fma(b, x, number(x, kSmallPart), rest[k]);
+  }
+  return {first, f16 ? pack_f16(b, rest[0], rest[1]) : pack_bf16(b, rest[0], rest[1])};
+}
+
 }  // namespace nestor::nvptx

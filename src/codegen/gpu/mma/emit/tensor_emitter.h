@@ -39,7 +39,7 @@ class TensorEmitter {
   /// Everything that changes while a role runs: what loops carry from one iteration to the next.
   struct State {
     std::map<int, Values> tiles;                         ///< fragments, by buffer
-    std::map<int, Values> operands;                      ///< 16-bit first operands, by op
+    std::map<int, Values> operands;                      ///< 16-bit first operands, by op: one half of all, then the other
     std::map<int, Values> held;                          ///< operands held in registers, by circular buffer
     std::map<int, std::pair<Value*, Value*>> positions;  ///< by circular buffer: stage and phase of the next tile
     std::map<int, std::pair<Value*, Value*>> fills;      ///< mma, by circular buffer: of the next tile to copy
@@ -127,7 +127,7 @@ class TensorEmitter {
   void take_work_tile(int ring);
   Value* first_row_of(int tile);
   Values row_matrices(int ring, int tile, int step);
-  Values held_operand(const TensorOp& op, int k, int tile, int step);
+  Values held_operand(const TensorOp& op, int k, int tile, int step, int half);
   void narrow(int k, bool masked);
   void quad_reduction(int buffer);
 
@@ -224,7 +224,7 @@ class WgmmaEmitter : public TensorEmitter {
   void settle_products() override;
   std::set<int> sums_under_way() const;
   Value* descriptor(int ring, Value* own, int offset, int leading_stride);
-  Values first_operand(const TensorOp& op, int k, int tile, int step);
+  Values first_operand(const TensorOp& op, int k, int tile, int step, int half);
   void turn(bool wait);
   void store_tile(const TensorOp& op, int number) override;
   Values joined_start(const TensorOp& op, Value* row, int column);
@@ -259,7 +259,7 @@ class MmaEmitter : public TensorEmitter {
   void copy_pieces(const CircularBuffer& ring, Value* address, const Source& source);
   void copy_elements(const CircularBuffer& ring, Value* address, const Source& source);
   void product(int k) override;
-  Values first_operand(const TensorOp& op, int k, int tile, int step);
+  Values first_operand(const TensorOp& op, int k, int tile, int step, int half);
   Values second_operand(const TensorOp& op, int column, int step);
   void store_tile(const TensorOp& op, int number) override;
   void store_pieces(const TensorOp& op, const Source& target);

@@ -183,8 +183,8 @@ void MmaEmitter::copy_elements(const CircularBuffer& ring, Value* address, const
 // ---- products
 
 /// Four words of the warp's 16 rows and 16 values of k.
-MmaEmitter::Values MmaEmitter::first_operand(const TensorOp& op, int k, int tile, int step) {
-  if (Values held = held_operand(op, k, tile, step); !held.empty()) return held;
+MmaEmitter::Values MmaEmitter::first_operand(const TensorOp& op, int k, int tile, int step, int half) {
+  if (Values held = held_operand(op, k, tile, step, half); !held.empty()) return held;
   if (!op.a_by_row) return row_matrices(op.a_ring, tile, step);
   // Memory runs along rows: blocks of 64 of them, each [k][64].
   const CircularBuffer& a = ring(op.a_ring);
@@ -234,17 +234,22 @@ void MmaEmitter::product(int k) {
   if (sums.size() != count) internal_error("tensor kernel: {} adds to a tile that has no value", op.op.name);
   for (int step = 0; step < op.k / kProductStep; ++step) {
     std::vector<Values> first;
-    first.reserve(static_cast<std::size_t>(plan_->row_tiles));
-    for (int tile = 0; tile < plan_->row_tiles; ++tile) first.push_back(first_operand(op, k, tile, step));
+    first.reserve(static_cast<std::size_t>(plan_->row_tiles) * static_cast<std::size_t>(op.halves));
+    for (int tile = 0; tile < plan_->row_tiles; ++tile) {
+      for (int half = 0; half < op.halves; ++half) first.push_back(first_operand(op, k, tile, step, half));
+    }
     for (int column = 0; column < op.n; column += 2 * kPiece) {
       const Values words = second_operand(op, column, step);
       for (int tile = 0; tile < plan_->row_tiles; ++tile) {
-        for (std::size_t half = 0; half < words.size() / 2; ++half) {
-          const std::size_t at = per_tile * static_cast<std::size_t>(tile) + static_cast<std::size_t>(column) / 2 + 4 * half;
+        for (std::size_t eight = 0; eight < words.size() / 2; ++eight) {
+          const std::size_t at = per_tile * static_cast<std::size_t>(tile) + static_cast<std::size_t>(column) / 2 + 4 * eight;
           const auto part = sums.begin() + static_cast<std::ptrdiff_t>(at);
-          const Values result = ptx_.mma(plan_->product_type, Values(part, part + 4), first[static_cast<std::size_t>(tile)],
-                                         {words[2 * half], words[2 * half + 1]});
-          std::copy(result.begin(), result.end(), part);
+          for (int half = 0; half < op.halves; ++half) {
+            const Values& rows = first[static_cast<std::size_t>(tile * op.halves + half)];
+            const Values result =
+                ptx_.mma(plan_->product_type, Values(part, part + 4), rows, {words[2 * eight], words[2 * eight + 1]});
+            std::copy(result.begin(), result.end(), part);
+          }
         }
       }
     }

@@ -23,16 +23,17 @@ int step_offset(const CircularBuffer& ring, int step) {
 }  // namespace
 
 /// A first operand that is in registers: the four words of 64 rows and 16 values of k; empty where it is in shared memory.
-TensorEmitter::Values TensorEmitter::held_operand(const TensorOp& op, int k, int tile, int step) {
+TensorEmitter::Values TensorEmitter::held_operand(const TensorOp& op, int k, int tile, int step, int half) {
   if (op.a_ring >= 0 && !ring(op.a_ring).in_registers) return {};
   const Values& all = op.a_ring < 0 ? state_.operands.at(k) : state_.held.at(op.a_ring);
-  const auto first = all.begin() + 4 * (static_cast<std::ptrdiff_t>(tile) * (op.k / kProductStep) + step);
+  const std::ptrdiff_t tiles = std::ptrdiff_t{half} * plan_->row_tiles + tile;
+  const auto first = all.begin() + 4 * (tiles * (op.k / kProductStep) + step);
   return {first, first + 4};
 }
 
 /// The operand of 64 rows and 16 values of k: four registers, or a descriptor.
-WgmmaEmitter::Values WgmmaEmitter::first_operand(const TensorOp& op, int k, int tile, int step) {
-  if (Values held = held_operand(op, k, tile, step); !held.empty()) return held;
+WgmmaEmitter::Values WgmmaEmitter::first_operand(const TensorOp& op, int k, int tile, int step, int half) {
+  if (Values held = held_operand(op, k, tile, step, half); !held.empty()) return held;
   const CircularBuffer& a = ring(op.a_ring);
   // By rows: blocks of 64 rows, each [k][64]. Else blocks of 64 k, each [rows][64].
   const int tile_bytes = (op.a_by_row ? a.rows : kWarpgroupRows) * kSwizzleBytes;
@@ -72,13 +73,14 @@ void WgmmaEmitter::product(int k) {
       const auto first = sums.begin() + static_cast<std::ptrdiff_t>(per_tile) * tile + column / 2;
       Values part;
       if (!starts) part.assign(first, first + width / 2);
-      for (int step = 0; step < op.k / kProductStep; ++step) {
+      for (int term = 0; term < op.halves * op.k / kProductStep; ++term) {
+        const int half = term / (op.k / kProductStep), step = term % (op.k / kProductStep);
         // By columns: blocks of 64 columns, each [k][64]. Else blocks of 64 k, each [columns][64].
         const int offset = op.b_by_column ? column / kBlockColumns * b.rows * kSwizzleBytes + step * kProductStep * kSwizzleBytes
                                           : step_offset(b, step) + column * kSwizzleBytes;
         Value* second = descriptor(op.b_ring, nullptr, offset, op.b_by_column ? b.rows * kSwizzleBytes : kNoStride);
-        part =
-            ptx_.wgmma(width, plan_->product_type, part, first_operand(op, k, tile, step), second, op.a_by_row, op.b_by_column);
+        part = ptx_.wgmma(width, plan_->product_type, part, first_operand(op, k, tile, step, half), second, op.a_by_row,
+                          op.b_by_column);
       }
       std::copy(part.begin(), part.end(), first);
     }
@@ -115,13 +117,14 @@ llvm::Value* TensorEmitter::pack(Value* low, Value* high, ElementType from) {
   return b_.CreateOr(word, b_.CreateShl(b_.CreateZExt(b_.CreateBitCast(high, bits), b_.getInt32Ty()), 16));
 }
 
-/// A fragment becomes a first operand where it is: register j of a step holds elements 2j and 2j + 1 of the same columns.
+/// A fragment becomes a first operand where it is: register j of a step holds elements 2j and 2j + 1 of the same columns. In halves, the
+/// second ones lie behind the first ones of all rows.
 void TensorEmitter::narrow(int k, bool masked) {
   const TensorOp& op = this->op(k);
   const TileAccess& access = op.op.reads[static_cast<std::size_t>(op.form.a)];
   const ElementType type = plan_->buffer(access.buffer).type;
   Tests tests = masked && op.mask_a ? masks(op, op.mask) : Tests{};
-  Values words;
+  Values words, rests;
   for (int tile = 0; tile < plan_->row_tiles; ++tile) {
     for (int word = 0; word < op.k / 4; ++word) {
       Value* pair[2];
@@ -131,9 +134,16 @@ void TensorEmitter::narrow(int k, bool masked) {
         if (Value* test = inside(op, tests, place))
           pair[e] = b_.CreateSelect(test, pair[e], llvm::Constant::getNullValue(pair[e]->getType()));
       }
-      words.push_back(pack(pair[0], pair[1], type));
+      if (op.halves == 1) {
+        words.push_back(pack(pair[0], pair[1], type));
+        continue;
+      }
+      const auto [word_of, rest] = math_.halves(b_, plan_->product_type == "f16", {pair[0], pair[1]});
+      words.push_back(word_of);
+      rests.push_back(rest);
     }
   }
+  words.insert(words.end(), rests.begin(), rests.end());
   state_.operands[k] = std::move(words);
 }
 

@@ -75,8 +75,10 @@ class Printer {
     line(1, fmt::format("op {}: {}", number, describe(op.op, plan_.program->buffers)));
     if (op.kind == TensorOp::Kind::product)
       line(3, fmt::format("product of {} and circular buffer {}, k {}, n {}{}",
-                          op.a_ring < 0 ? std::string("registers") : fmt::format("circular buffer {}", op.a_ring), op.b_ring,
-                          op.k, op.n, op.late ? ", beside the next iteration" : ""));
+                          op.a_ring >= 0  ? fmt::format("circular buffer {}", op.a_ring)
+                          : op.halves > 1 ? "registers in two halves"
+                                          : "registers",
+                          op.b_ring, op.k, op.n, op.late ? ", beside the next iteration" : ""));
     if (op.kind != TensorOp::Kind::store && !op.mask.empty()) line(3, fmt::format("mask: {}", list(op.mask)));
     if (op.kind == TensorOp::Kind::store && !op.memory_mask.empty()) line(3, fmt::format("mask: {}", list(op.memory_mask)));
     if (op.keeps) line(3, "elsewhere what was there");

@@ -290,6 +290,7 @@ bool stays_approximate(const TensorPlan& plan, std::size_t k, std::set<int>& see
     if (j == k || !reads_buffer(reader.op, buffer)) continue;
     switch (reader.kind) {
       case TensorOp::Kind::product:
+        if (reader.halves > 1) return false;
         break;
       case TensorOp::Kind::reduce:
         if (reader.op.reduction != ReductionOp::add) return false;

@@ -88,7 +88,7 @@ TensorBlock block_of(const TensorPlan& plan) {
   for (int r = 0; r < static_cast<int>(plan.tile_rings()); ++r) block.tiles.push_back(tile_of(plan, r));
   for (int k = 0; k < static_cast<int>(plan.ops.size()); ++k) {
     const TensorOp& op = plan.ops[static_cast<std::size_t>(k)];
-    if (op.kind == TensorOp::Kind::product) block.products.push_back({op.n, op.a_ring < 0 ? op.k : 0});
+    if (op.kind == TensorOp::Kind::product) block.products.push_back({op.n, op.a_ring < 0 ? op.halves * op.k : 0});
     if (op.kind == TensorOp::Kind::store && op.through_shared)
       block.results.push_back(
           {*end_bound(op.op.dims[static_cast<std::size_t>(op.column)]), runs_last(plan, k), op.stage_columns});

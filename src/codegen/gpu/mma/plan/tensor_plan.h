@@ -118,6 +118,7 @@ struct TensorOp {
   bool b_by_column = false;      ///< the second runs along columns, not along k
   int k = 0, n = 0;              ///< extents, multiples of 16 and 8
   bool mask_a = false;           ///< the first operand's fragment must be masked
+  int halves = 1;                ///< 16-bit numbers whose sum stands for an element of the first operand's fragment
   /// Conditions beyond which one operand's tile lies outside of its argument and brings zeros, by the other one's circular buffer.
   std::map<int, std::vector<IntExpr>> zeros_meet;
   // store of a 16-bit tile through shared memory

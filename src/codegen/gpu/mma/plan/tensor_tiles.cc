@@ -57,6 +57,10 @@ class TileFinder {
     for (TensorOp& op : plan_.ops) {
       if (op.kind == TensorOp::Kind::product) operands(op);
     }
+    const auto in_halves = [](const TensorOp& op) { return op.halves > 1; };
+    if (plan_.kernel->shape.operand_halves != 0 && std::none_of(plan_.ops.begin(), plan_.ops.end(), in_halves))
+      user_error("Kernel '{}' has no product with a first operand computed in f32: leave out operand_halves.",
+                 plan_.program->name);
     for (TensorOp& op : plan_.ops) {
       if (op.kind == TensorOp::Kind::map || op.kind == TensorOp::Kind::reduce) element_tiles(op);
     }
@@ -308,7 +312,10 @@ class TileFinder {
     if (!plan_.product_type.empty() && plan_.product_type != name) refuse(op.op, "mixes f16 and bf16");
     plan_.product_type = name;
     op.b_ring = add_ring(op, b, op.form.column, op.n, op.b_by_column);
-    if (in_scratch(a)) return;
+    if (in_scratch(a)) {
+      op.halves = plan_.kernel->shape.operand_halves != 0 && plan_.buffer(a.buffer).type == ElementType::f32 ? 2 : 1;
+      return;
+    }
     if (plan_.buffer(a.buffer).type != type) refuse(op.op, "mixes element types");
     if (plan_.pack > 1 && op.form.pack < 0) refuse(op.op, "has one row where other products have a pack of them");
     op.a_ring = add_ring(op, a, op.form.row, plan_.rows(), op.a_by_row);

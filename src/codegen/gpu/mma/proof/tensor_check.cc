@@ -264,6 +264,13 @@ void check_operand(TensorProof& proof, const TensorOp& op, int ring_number, cons
     proof.fail("{} does not hold the rows of a pack as {} reads them", proof.name(ring_number), op.op.name);
 }
 
+/// A first operand that is computed in f32 is multiplied in as many 16-bit numbers as the step says, every other one as it is.
+void check_halves(TensorProof& proof, const TensorOp& op, const TileAccess& a) {
+  const bool computed = op.a_ring < 0 && proof.plan.buffer(a.buffer).type == ElementType::f32;
+  const int wanted = computed && proof.plan.kernel->shape.operand_halves != 0 ? 2 : 1;
+  if (op.halves != wanted) proof.fail("{} multiplies an operand as {} 16-bit numbers, not as {}", op.op.name, op.halves, wanted);
+}
+
 /// The circular buffer holds all elements that the op reads of the access, each at its own row and column.
 void check_elements(TensorProof& proof, const TensorOp& op, int ring_number, const TileAccess& access) {
   if (op.kind == TensorOp::Kind::product || op.row < 0 || op.column < 0)
@@ -323,6 +330,8 @@ std::vector<std::string> sentences(const TensorProof& proof) {
   result.emplace_back(
       "masks, full tiles and what stands outside of points leave every element that is read as the tile program does");
   for (const TensorOp& op : proof.plan.ops) {
+    if (op.halves > 1)
+      result.push_back(fmt::format("{}: its operand is multiplied as the sum of two 16-bit numbers an element", op.op.name));
     if (op.test)
       result.push_back(
           fmt::format("{}: a tile does without its test of values where all columns have the usual outcome", op.op.name));
@@ -359,6 +368,7 @@ void prove_operands(TensorProof& proof) {
     for (const auto& [read, ring] : op.read_rings) check_elements(proof, op, ring, op.op.reads[static_cast<std::size_t>(read)]);
     if (op.kind != TensorOp::Kind::product) continue;
     const TileAccess &a = op.op.reads[static_cast<std::size_t>(op.form.a)], &b = op.op.reads[static_cast<std::size_t>(op.form.b)];
+    check_halves(proof, op, a);
     check_operand(proof, op, op.b_ring, b, {op.form.column, op.form.k});
     if (op.a_ring >= 0) check_operand(proof, op, op.a_ring, a, {op.form.row, op.form.k, op.form.pack});
   }
