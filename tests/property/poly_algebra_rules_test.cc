@@ -54,6 +54,8 @@ std::vector<Nest> nests() {
           samples::interleaved_products(),
           samples::outer_products(),
           rule("join_rows").apply(samples::outer_products(), {"sum"}).nest,
+          samples::mixed_products(),
+          samples::mixed_products("4", "1"),
           samples::recurrent_gates(),
           samples::recurrent_gates(true),
           samples::strided_convolution(3, 2, 2),

@@ -126,6 +126,29 @@ inline Nest outer_products(const std::string& mask = "", int inner = 3, int colu
       .build();
 }
 
+/// out[i, j] = sum over e < `experts` of gate[i, e] (sum over k of x[i, k] w[e, j, k]): experts, mixed. `from`: the first one that is.
+inline Nest mixed_products(const std::string& experts = "3", const std::string& from = "0", ElementType type = ElementType::f16) {
+  const std::string element = "0 <= i < M and 0 <= j < N", each = " and 0 <= e < " + experts;
+  const bool known = experts.find_first_not_of("0123456789") == std::string::npos;
+  std::vector<std::pair<std::string, std::int64_t>> sizes{{"M", 5}, {"N", 4}, {"K", 3}};
+  if (!known) sizes.emplace_back(experts, 3);
+  return NestBuilder("mixed_products", sizes)
+      .tensor("x", TensorRole::input, {"M", "K"}, type)
+      .tensor("w", TensorRole::input, {experts, "N", "K"}, type)
+      .tensor("gate", TensorRole::input, {"M", experts})
+      .tensor("sums", TensorRole::temporary, {"M", experts, "N"})
+      .tensor("mixed", TensorRole::temporary, {"M", "N"})
+      .tensor("out", TensorRole::output, {"M", "N"}, type)
+      .statement("init[i, e, j] : " + element + each, "sums[i, e, j]", {}, number(0))
+      .statement("sum[i, e, j, k] : " + element + each + " and 0 <= k < K", "sums[i, e, j]", {"x[i, k]", "w[e, j, k]"},
+                 product_of_halves(type), ReductionOp::add)
+      .statement("mix_init[i, j] : " + element, "mixed[i, j]", {}, number(0))
+      .statement("mix[i, j, e] : " + element + each + " and e >= " + from, "mixed[i, j]", {"sums[i, e, j]", "gate[i, e]"},
+                 read(0) * read(1), ReductionOp::add)
+      .statement("out[i, j] : " + element, "out[i, j]", {"mixed[i, j]"}, ScalarExpr::cast(type, read(0)))
+      .build();
+}
+
 /// out = (x V + h U)(x V' + h U'): gates of a recurrent cell. `K` terms of x, `P` of h; `late`: h is computed, in a statement behind the
 /// first products.
 inline Nest recurrent_gates(bool late = false, double start = 0) {

@@ -215,6 +215,63 @@ TEST(JoinResults, StatementsThatLeaveOutElementsOrReadTheirOwnStay) {
       << "elements are written more than once";
 }
 
+TEST(SeparateSums, EachExpertHasATemporaryOfItsOwn) {
+  const Nest nest = rule("separate_sums").apply(mixed_products(), {"sum"}).nest;
+  validate(nest);
+  EXPECT_EQ(nest.find_tensor("sums"), nullptr);
+  EXPECT_EQ(nest.statements.size(), 3U * 2U + 2U) << "three sums with what starts them, their mixture, the result";
+  for (const std::string number : {"0", "1", "2"}) {
+    const Statement& sum = nest.statement("sum_" + number);
+    EXPECT_THAT(sum.dims, ElementsAre("i", "j", "k"));
+    EXPECT_TRUE(
+        sum.domain.intersect_params(nest.context)
+            .is_equal(parse_set("[M, N, K] -> { sum_" + number + "[i, j, k] : 0 <= i < M and 0 <= j < N and 0 <= k < K }", "test")
+                          .intersect_params(nest.context)));
+    EXPECT_TRUE(sum.reads[1]
+                    .relation.intersect_domain(sum.domain)
+                    .is_equal(parse_map("[M, N, K] -> { sum_" + number + "[i, j, k] -> w[" + number + ", j, k] }", "test")
+                                  .intersect_domain(sum.domain)));
+    EXPECT_EQ(nest.tensor("sums_" + number).shape.size(), 2U);
+    EXPECT_LT(nest.statement("init_" + number).group, sum.group);
+    EXPECT_LT(sum.group, nest.statement("mix").group);
+  }
+  EXPECT_FALSE(nest.statement("mix").reduction);
+  EXPECT_EQ(matches("separate_sums", nest), 0U) << "once";
+  const Nest late = rule("separate_sums").apply(mixed_products("4", "1"), {"sum"}).nest;
+  EXPECT_EQ(late.find_statement("sum_0"), nullptr) << "nobody reads it";
+  EXPECT_NE(late.find_statement("sum_3"), nullptr);
+}
+
+TEST(SeparateSums, OtherSumsStayTogether) {
+  EXPECT_EQ(matches("separate_sums", mixed_products()), 1U);
+  EXPECT_EQ(matches("separate_sums", mixed_products("4")), 1U);
+  EXPECT_EQ(matches("separate_sums", mixed_products("5")), 0U) << "too many";
+  EXPECT_EQ(matches("separate_sums", mixed_products("E")), 0U) << "nobody knows how many";
+  EXPECT_EQ(matches("separate_sums", mixed_products("1")), 0U) << "one alone";
+  EXPECT_EQ(matches("separate_sums", mixed_products("3", "0", ElementType::f32)), 0U) << "no 16-bit tensors";
+  const auto with = [&](const std::string& name, const std::function<void(Statement&)>& change) {
+    Nest nest = mixed_products();
+    Statement statement = nest.statement(name);
+    change(statement);
+    replace_statement(nest, statement);
+    return matches("separate_sums", nest);
+  };
+  const auto another = [](Statement& out) {
+    out.reads.push_back({"sums", parse_map("[M, N, K] -> { out[i, j] -> sums[i, 0, j] }", "test")});
+    out.value = ScalarExpr::cast(ElementType::f16, read(0) + read(1));
+  };
+  EXPECT_EQ(with("out", another), 0U) << "another one reads them, too";
+  EXPECT_EQ(with("mix", [](Statement& mix) { mix.reduction = ReductionOp::max; }), 0U) << "no sum";
+  const auto one = [](Statement& mix) {
+    mix.reads[0].relation = parse_map("[M, N, K] -> { mix[i, j, e] -> sums[i, 0, j] }", "test");
+  };
+  EXPECT_EQ(with("mix", one), 0U) << "one expert is all that is mixed";
+  const auto diagonal = [](Statement& mix) {
+    mix.reads[0].relation = parse_map("[M, N, K] -> { mix[i, j, e] -> sums[i, j, e] }", "test");
+  };
+  EXPECT_EQ(with("mix", diagonal), 1U) << "columns are mixed, which are few numbers as well";
+}
+
 TEST(JoinSums, SumsThatAreAddedBecomeOneOverSharedCopies) {
   const Nest nest = rule("join_sums").apply(recurrent_gates(), {}).nest;
   validate(nest);

@@ -100,7 +100,9 @@ std::vector<std::string> matching_rules(BaseSchedules& schedules) {
     if (!matching.contains(rule.name) && !rule.find(schedules.nest()).empty()) matching.insert(rule.name);
   }
   const Nest& usual_nest = schedules.after_rules(usual).nest();
-  if (!rule(kAligningRule).find(usual_nest).empty()) matching.insert(kAligningRule);
+  for (const char* name : {kAligningRule, kSeparatingRule}) {
+    if (!rule(name).find(usual_nest).empty()) matching.insert(name);
+  }
   for (const char* narrowing : {kNarrowingRule, kRoundingRule}) {
     if (rule(narrowing).find(usual_nest).empty()) continue;
     // It makes products of 16-bit operands, for which there are other rules.
@@ -171,9 +173,10 @@ bool enabled_by_default(const std::string& rule) {
 }
 
 bool is_for_products(const std::string& rule) {
-  return rule == "zero_terms" || rule == kSkippingRule || rule == "narrow_copies" || rule == kRoundingRule ||
-         rule == "gather_terms" || rule == "batch_first" || rule == "repeat_product" || rule == kJoiningRule ||
-         rule == kJoinedRule || rule == kSumJoiningRule || rule == "keep_sums" || rule == "split_terms" || rule == kAligningRule;
+  return rule == "zero_terms" || rule == kSkippingRule || rule == "narrow_copies" || rule == kRoundingRule || rule == "gather_terms" ||
+         rule == "batch_first" || rule == "repeat_product" || rule == kJoiningRule || rule == kJoinedRule ||
+         rule == kSumJoiningRule || rule == "keep_sums" || rule == "split_terms" || rule == kSeparatingRule ||
+         rule == kAligningRule;
 }
 
 bool multiplies_zeros(const std::string& rule) { return rule == "zero_terms"; }

@@ -33,6 +33,9 @@ inline constexpr const char* kSkippingRule = "skip_zeros";
 /// Makes one of two sums of products that are added together, over copies of their operands.
 inline constexpr const char* kSumJoiningRule = "join_sums";
 
+/// Gives each of a few sums of products that are mixed a tile of its own, in one kernel.
+inline constexpr const char* kSeparatingRule = "separate_sums";
+
 /// Axes of `structure`, that of the schedule after `steps`, along which the splitting rule can cut reductions.
 std::set<int> splittable_axes(BaseSchedules& schedules, const std::vector<Step>& steps, const NestStructure& structure);
 

@@ -36,6 +36,7 @@ const Rule& join_results_rule();
 const Rule& keep_sums_rule();
 const Rule& product_again_rule();
 const Rule& split_terms_rule();
+const Rule& separate_sums_rule();
 const Rule& repeat_product_rule();
 const Rule& factor_extremum_rule();
 const Rule& fixed_extremum_rule();
