@@ -189,6 +189,42 @@ TEST(OperandHalvesOfNumbers, keep_scores_that_are_infinite) {
         << got[n] << ", not " << want[n];
 }
 
+/// Softmaxes whose sums are corrected while maxima move, of one map and of two, with blocks that share work in several ways.
+TEST(OperandHalvesOfNumbers, weights_of_softmaxes_are_as_exact) {
+  struct Case {
+    int maps;
+    std::vector<std::string> more;
+    int rows = 128;
+  };
+  for (const Case& test : {Case{1, {"intra_warpgroup_overlap(out.io)", "early_release(out.io)", "persistent(out.io, 1)",
+                                    "dynamic_scheduler(out.io)"}},
+                           Case{1, {"intra_warpgroup_overlap(out.io)", "cluster(out.io, 2)"}, 256},
+                           Case{2, {"intra_warpgroup_overlap(out.io, 2)", "a_from_registers(out.io)"}},
+                           Case{2, {"intra_warpgroup_overlap(out.io, 1)", "ping_pong(out.io)"}}}) {
+    const Nest nest = attention_nest({.seen = Seen::causal,
+                                      .type = ElementType::bf16,
+                                      .result = ElementType::f32,
+                                      .depth = kDepth,
+                                      .maps = test.maps});
+    NestInputs inputs{{{"H", 2}, {"Q", 75}, {"K", 83}}, {}, {}};
+    std::mt19937 random(7);
+    for (const Tensor& tensor : nest.tensors) {
+      if (tensor.role != TensorRole::input) continue;
+      for (std::size_t n = 0; n < elements_of(shape_at(tensor, inputs.sizes)); ++n)
+        inputs.tensors[tensor.name].push_back(round_to(tensor.type, std::uniform_real_distribution<double>(-2, 2)(random)));
+    }
+    const std::vector<double> want = run_oracle(nest, inputs, false).at("out"), ones(want.size(), 1);
+    for (const bool halves : {false, true}) {
+      TensorSteps steps{.rows = test.rows, .columns = 32, .more = test.more};
+      if (test.maps == 2) steps.rules = two_map_rules();
+      if (halves) steps.more.emplace_back("operand_halves(out.io)");
+      const double error = worst(run_emulated(tensor_program(nest, steps), inputs).at("out"), want, ones);
+      EXPECT_LT(error, halves ? 3e-5 : 1);
+      EXPECT_GT(error, halves ? 0 : 2e-4);
+    }
+  }
+}
+
 /// A weighting whose exponentials may be polynomials where they are rounded, and only there.
 TEST(OperandHalvesPlan, what_is_not_rounded_is_not_approximate) {
   const Nest nest = attention_nest({.depth = kDepth});
