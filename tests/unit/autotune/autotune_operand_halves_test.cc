@@ -196,16 +196,14 @@ TEST(OperandHalvesOfNumbers, weights_of_softmaxes_are_as_exact) {
     std::vector<std::string> more;
     int rows = 128;
   };
-  for (const Case& test : {Case{1, {"intra_warpgroup_overlap(out.io)", "early_release(out.io)", "persistent(out.io, 1)",
-                                    "dynamic_scheduler(out.io)"}},
-                           Case{1, {"intra_warpgroup_overlap(out.io)", "cluster(out.io, 2)"}, 256},
-                           Case{2, {"intra_warpgroup_overlap(out.io, 2)", "a_from_registers(out.io)"}},
-                           Case{2, {"intra_warpgroup_overlap(out.io, 1)", "ping_pong(out.io)"}}}) {
-    const Nest nest = attention_nest({.seen = Seen::causal,
-                                      .type = ElementType::bf16,
-                                      .result = ElementType::f32,
-                                      .depth = kDepth,
-                                      .maps = test.maps});
+  for (const Case& test :
+       {Case{1,
+             {"intra_warpgroup_overlap(out.io)", "early_release(out.io)", "persistent(out.io, 1)", "dynamic_scheduler(out.io)"}},
+        Case{1, {"intra_warpgroup_overlap(out.io)", "cluster(out.io, 2)"}, 256},
+        Case{2, {"intra_warpgroup_overlap(out.io, 2)", "a_from_registers(out.io)"}},
+        Case{2, {"intra_warpgroup_overlap(out.io, 1)", "ping_pong(out.io)"}}}) {
+    const Nest nest = attention_nest(
+        {.seen = Seen::causal, .type = ElementType::bf16, .result = ElementType::f32, .depth = kDepth, .maps = test.maps});
     NestInputs inputs{{{"H", 2}, {"Q", 75}, {"K", 83}}, {}, {}};
     std::mt19937 random(7);
     for (const Tensor& tensor : nest.tensors) {

@@ -60,6 +60,9 @@ class NestSpace : public Space {
       tensor_rules_ = rules_for_fuller_tiles(
           variants_, rules_for_tensor_cores(variants_, usual_rules_, for_products, *limits.gpu), for_products, *limits.gpu);
       tensor_rules_ = rules_with_fewer_copies(variants_, std::move(tensor_rules_), usual_rules_, for_products, *limits.gpu);
+      // At last sums that are mixed in another kernel.
+      std::set<std::string> joint = tensor_rules_.front();
+      if (joint.erase(kSeparatingRule) > 0) tensor_rules_.push_back(std::move(joint));
     }
     make_parameters(variants_.at({usual_rules_}));
   }
