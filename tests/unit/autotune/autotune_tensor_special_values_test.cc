@@ -97,14 +97,16 @@ TEST(TensorSpecialValues, AttentionOfAllKeys) {
     put(inputs.back().second, "v", 40, value, false);
   }
   expect_definition(attention_nest({.depth = static_cast<int>(kDepth)}),
-                    {small_steps(), small_steps("exp2_polynomial(out.io, 8)"), small_steps("exp2_polynomial(out.io, 16)")},
+                    {small_steps(), small_steps("exp2_polynomial(out.io, 8)"), small_steps("exp2_polynomial(out.io, 16)"),
+                     small_steps("operand_halves(out.io)")},
                     inputs);
 }
 
 /// What a mask hides of keys does not show; values are finite where it hides them.
 TEST(TensorSpecialValues, CausalAttention) {
   expect_definition(attention_nest({.seen = Seen::causal, .depth = static_cast<int>(kDepth)}),
-                    {small_steps(), small_steps("exp2_polynomial(out.io, 12)")}, special_inputs());
+                    {small_steps(), small_steps("exp2_polynomial(out.io, 12)"), small_steps("operand_halves(out.io)")},
+                    special_inputs());
 }
 
 /// Causal attention with weights x / (1 + exp(-x)) of the scores.
