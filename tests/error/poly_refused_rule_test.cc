@@ -7,6 +7,7 @@
 #include "support/nests/algebra_nests.h"
 #include "support/nests/operand_nests.h"
 #include "support/nests/sample_nests.h"
+#include "support/nests/scored_rows.h"
 
 namespace nestor {
 namespace {
@@ -113,6 +114,13 @@ TEST(AlgebraError, ProductsAreComputedAgainBehindStatistics) {
             "rule product_again does not apply to out: it does not come from one sum of products of two 16-bit tensors");
   EXPECT_EQ(refusal(samples::shared_scores(true), "product_again", {"scores"}),
             "rule product_again does not apply to scores: no reduction reads what it is made of");
+}
+
+TEST(AlgebraError, ProductsAcrossAreOfSumsReducedBothWays) {
+  EXPECT_EQ(refusal(samples::crossed_rows(), "product_across", {"total"}),
+            "rule product_across does not apply to total: it is no sum of products of two 16-bit tensors");
+  EXPECT_EQ(refusal(samples::returned_weights(), "product_across", {"dot"}),
+            "rule product_across does not apply to dot: its rows and its columns are not both reduced");
 }
 
 TEST(AlgebraError, RecomputedValuesAreCheapAndReadOnce) {

@@ -12,6 +12,7 @@
 #include "support/nests/nest_interpreter.h"
 #include "support/nests/operand_nests.h"
 #include "support/nests/sample_nests.h"
+#include "support/nests/scored_rows.h"
 
 namespace nestor {
 namespace {
@@ -65,7 +66,9 @@ std::vector<Nest> nests() {
           rule("narrow_copies").apply(samples::strided_convolution(16, 2, 2), {"sum"}).nest,
           samples::shared_scores(),
           samples::returned_weights(),
-          samples::returned_weights(true)};
+          samples::returned_weights(true),
+          samples::crossed_rows(),
+          samples::crossed_rows(true)};
 }
 
 Sizes random_sizes(const Nest& nest, std::mt19937_64& random) {

@@ -2,7 +2,9 @@
 #include "poly/algebra/all_rules.h"
 #include "poly/algebra/values/nest_edit.h"
 #include "poly/isl/isl_tools.h"
+#include "support/error.h"
 #include "support/nests/operand_nests.h"
+#include "support/nests/scored_rows.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -463,11 +465,66 @@ TEST(ProductAgain, WhatStatisticsReadIsComputedTwice) {
   }
 }
 
+/// A result before the statistic that others need: what it reads cannot be computed again in front of it.
+TEST(ProductAgain, NothingIsComputedBeforeWhatItReads) {
+  const std::string cell = "0 <= i < 5 and 0 <= j < 6", row = "0 <= i < 5";
+  NestBuilder builder("early", {{"K", 4}});
+  builder.tensor("a", TensorRole::input, {"5", "K"}, ElementType::f16)
+      .tensor("b", TensorRole::input, {"6", "K"}, ElementType::f16);
+  for (const char* name : {"dot", "first", "late"}) builder.tensor(name, TensorRole::temporary, {"5", "6"});
+  for (const char* name : {"sum", "inverse"}) builder.tensor(name, TensorRole::temporary, {"5"});
+  for (const char* name : {"out", "other"}) builder.tensor(name, TensorRole::output, {"5", "6"});
+  const Nest nest = builder.statement("dot_init[i, j] : " + cell, "dot[i, j]", {}, number(0))
+                        .statement("dot[i, j, k] : " + cell + " and 0 <= k < K", "dot[i, j]", {"a[i, k]", "b[j, k]"},
+                                   product_of_halves(), ReductionOp::add)
+                        .statement("sum_init[i] : " + row, "sum[i]", {}, number(1))
+                        .statement("sum[i, j] : " + cell, "sum[i]", {"dot[i, j]"}, read(0) * read(0), ReductionOp::add)
+                        .statement("first[i, j] : " + cell, "first[i, j]", {"dot[i, j]", "sum[i]"}, read(0) - read(1))
+                        .statement("inverse[i] : " + row, "inverse[i]", {"sum[i]"}, number(1) / read(0))
+                        .statement("late[i, j] : " + cell, "late[i, j]", {"dot[i, j]", "inverse[i]"}, read(0) * read(1))
+                        .statement("other[i, j] : " + cell, "other[i, j]", {"late[i, j]"}, read(0) + number(1))
+                        .statement("out[i, j] : " + cell, "out[i, j]", {"first[i, j]", "late[i, j]"}, read(0) * read(1))
+                        .build();
+  EXPECT_NO_THROW(rule("product_again").apply(nest, {"other"}));
+  EXPECT_THROW(rule("product_again").apply(nest, {"out"}), UserError);
+}
+
 TEST(ProductAgain, OthersAreComputedOnce) {
   EXPECT_EQ(matches("product_again", returned_weights()), 1U);
   EXPECT_EQ(matches("product_again", shared_scores()), 0U) << "the result is made of another sum";
   EXPECT_EQ(matches("product_again", shared_scores(true)), 0U) << "no reduction reads the scores";
   EXPECT_EQ(matches("product_again", matmul()), 0U);
+}
+
+TEST(ProductAcross, ReductionsDownColumnsHaveAProductOfTheirOwn) {
+  for (const bool named : {false, true}) {
+    const Nest nest = rule("product_across").apply(crossed_rows(named), {"dot"}).nest;
+    validate(nest);
+    std::vector<std::string> names;
+    for (const Statement& statement : nest.statements) names.push_back(statement.name);
+    std::vector<std::string> wanted{"dot_init",   "dot",     "s",    "top_init",  "top",
+                                    "total_init", "total",   "out",  "down_init", "dot_init_again",
+                                    "dot_again",  "s_again", "down", "sums_init"};
+    if (named) wanted.emplace_back("power");
+    for (const char* name : {"sums", "across"}) wanted.emplace_back(name);
+    EXPECT_EQ(names, wanted);
+    EXPECT_THAT(reads_of(nest, "s_again"), ElementsAre("dot_again"));
+    EXPECT_THAT(reads_of(nest, "down"), ElementsAre("s_again"));
+    EXPECT_EQ(reads_of(nest, named ? "power" : "sums").front(), "s_again");
+    EXPECT_THAT(reads_of(nest, "top"), ElementsAre("s"));
+    EXPECT_EQ(matches("product_across", nest), 0U) << "once";
+  }
+}
+
+/// What both directions need, and stands behind one of them, has no copy in front of it.
+TEST(ProductAcross, NothingIsCopiedBeforeWhatItReads) {
+  Nest nest = crossed_rows(true);
+  EXPECT_EQ(matches("product_across", nest), 1U);
+  // A sum along rows that reads the exponentials down columns, which need the maxima of columns.
+  Statement& total = nest.statements[position_of(nest, "total")];
+  ASSERT_EQ(total.reads[0].tensor, "s");
+  total.reads[0] = {"power", total.reads[0].relation.set_range_tuple("power")};
+  EXPECT_EQ(matches("product_across", nest), 0U);
 }
 
 }  // namespace

@@ -14,6 +14,7 @@
 #include "support/rounding.h"
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <optional>
 #include <utility>
@@ -92,6 +93,17 @@ std::int64_t parts_of_stream(const RuleVariant& variant, const FusionGroup& grou
   return useful_parts(blocks, axes.column >= 0 ? 1 : 2, extent(axes.reduction_axis) / tile, limits);
 }
 
+/// Does a group of products behind a preparation, such as norms of operands, have its sums along the streamed columns in parts?
+bool has_parts_behind_preparation(const GpuPointSource& source, RuleChoice choice, Fusion fusion, const TensorAxes& axes) {
+  constexpr std::int64_t kSomeParts = 4;
+  if (fusion != Fusion::prepared || axes.column >= 0) return false;
+  choice.split = axes.reduction_axis;
+  choice.parts = kSomeParts;
+  const RuleVariant& variant = source.variants.at(choice);
+  const FusionGroup& group = source.variants.heaviest(variant, fusion, true);
+  return group.part && tensor_axes(source.variants.nest(variant), variant.structure, group, source.limits.sm);
+}
+
 /// How much is fused where the product's streamed sum is cut into parts; nothing where it cannot be.
 std::optional<Fusion> fusion_of_parts(const GpuPointSource& source, const RuleChoice& rules, Fusion whole,
                                       const TensorAxes& axes) {
@@ -104,6 +116,7 @@ std::optional<Fusion> fusion_of_parts(const GpuPointSource& source, const RuleCh
       std::find(source.split_axes.begin(), source.split_axes.end(), axes.reduction_axis) != source.split_axes.end() &&
       !rows_follow_stream(source.variants.nest(variant), variant.structure, group, axes);
   if (!possible || whole == Fusion::maximal) return possible ? std::optional(whole) : std::nullopt;
+  if (has_parts_behind_preparation(source, rules, whole, axes)) return whole;
   // Other sums in parts may go along with the product's, or be apart.
   const RuleVariant& cut = source.variants.at({rules.rules, axes.reduction_axis, kSomeParts});
   for (const Fusion fusion : {Fusion::maximal, Fusion::careful}) {
@@ -165,6 +178,52 @@ void add_products_again(const GpuPointSource& source, std::vector<NamedValues>& 
       if (values["num_splits"] > 1) points.push_back(std::move(values));
     }
   }
+}
+
+/// The first guesses where a product's rows are summed up: each of its tiles leaves a part of the reductions along its columns, so that
+/// what is reduced need not go to memory. Does any fit, of sums of so many terms?
+bool add_parts_of_tiles(const GpuPointSource& source, const std::set<std::string>& rules, std::int64_t most_terms,
+                        std::vector<NamedValues>& points) {
+  constexpr std::size_t kFew = 8;
+  constexpr std::int64_t kUsualColumns = 128;
+  const bool cuts = std::find(source.split_axes.begin(), source.split_axes.end(), source.columns) != source.split_axes.end();
+  const std::vector<Axis>&usual = source.variants.at({source.usual_rules}).structure.axes,
+        &axes_now = source.variants.at({rules}).structure.axes;
+  const auto column = static_cast<std::size_t>(source.columns);
+  if (!cuts || column >= axes_now.size() || axes_now[column].name != usual[column].name) return false;
+  const auto axes_of = [&](std::int64_t columns) -> std::optional<TensorAxes> {
+    const RuleVariant& variant = source.variants.at({rules, source.columns, 0, 1, columns});
+    const FusionGroup& group = source.variants.heaviest(variant, Fusion::maximal, true);
+    if (!group.tile_is_part) return std::nullopt;
+    const Nest& nest = source.variants.nest(variant);
+    const auto axes = tensor_axes(nest, variant.structure, group, source.limits.sm);
+    return axes && !rows_follow_stream(nest, variant.structure, group, *axes) ? axes : std::nullopt;
+  };
+  const auto likely = axes_of(kUsualColumns);
+  if (!likely || !likely->no_product.empty() || likely->inner > most_terms) return false;
+  const std::size_t first = points.size();
+  std::set<NamedValues> seen;
+  for (NamedValues values : likely_tensor_choices(*likely, source.limits)) {
+    if (points.size() >= first + kFew) break;
+    // Of the orders of tiles one is enough here.
+    NamedValues shape = values;
+    shape.erase("raster_group");
+    if (!seen.insert(std::move(shape)).second) continue;
+    if (tensor_choice(values).columns * 2 > likely->column_extent || !axes_of(tensor_choice(values).columns)) continue;
+    values.merge(fused_values(source, {rules, source.columns}));
+    points.push_back(std::move(values));
+  }
+  return points.size() > first;
+}
+
+/// The same where columns are summed up, too: a product for each, unless its terms take longer than the way through memory.
+void add_parts_of_tiles(const GpuPointSource& source, std::vector<NamedValues>& points) {
+  constexpr std::int64_t kMostTerms = 1024;
+  std::set<std::string> rules = source.tensor_rules.front();
+  const bool across = std::find(source.rules.begin(), source.rules.end(), kAcrossRule) != source.rules.end();
+  if (across) rules.insert(kAcrossRule);
+  if (across && add_parts_of_tiles(source, rules, kMostTerms, points)) return;
+  add_parts_of_tiles(source, source.tensor_rules.front(), std::numeric_limits<std::int64_t>::max(), points);
 }
 
 /// Products on plain lanes: everything together, then each statement's loops in kernels of their own.
@@ -388,6 +447,7 @@ std::vector<NamedValues> likely_gpu_values(const GpuPointSource& source) {
   std::vector<NamedValues> points;
   if (has_tensor_cores(source.limits)) {
     add_products_again(source, points);
+    add_parts_of_tiles(source, points);
     for (const std::set<std::string>& rules : source.tensor_rules) add_tensor_values(source, rules, points);
   }
   RuleChoice simple{source.usual_rules};

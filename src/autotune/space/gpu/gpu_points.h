@@ -20,6 +20,7 @@ struct GpuPointSource {
   const std::set<std::string>& usual_rules;                ///< those of `rules` that pay off almost everywhere
   const std::vector<std::set<std::string>>& tensor_rules;  ///< choices for candidates on tensor cores, the best guess first
   const std::vector<int>& split_axes;                      ///< along which reductions can be cut into parts
+  int columns = -1;  ///< axis of the columns of sums of products whose terms are streamed, as the usual rules number it; -1: none
 };
 
 /// Coordinates by name, best guess first: products on tensor cores where there are any; blocks that run over a part of the points

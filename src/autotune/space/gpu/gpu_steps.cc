@@ -375,12 +375,14 @@ GpuShape shape_of_rows(const RowTiles& tiles, GpuShape shape) {
   return shape;
 }
 
-NamedValues tiles_of_few_parts(const NestStructure& structure, const FusionGroup& group) {
-  constexpr std::int64_t kColumns = 256, kRows = 4;
+NamedValues tiles_of_few_parts(const NestStructure& structure, const FusionGroup& group, std::int64_t parts) {
+  constexpr std::int64_t kRows = 4, kLine = 32, kMostColumns = 256, kElements = 1024;
+  const auto share = std::bit_floor(static_cast<std::uint64_t>(kElements / std::max<std::int64_t>(parts, 1)));
+  const std::int64_t columns = std::clamp(static_cast<std::int64_t>(share), kLine, kMostColumns);
   NamedValues values;
   for (std::size_t k = 0; k < group.axes.size(); ++k) {
     const std::size_t from_last = group.axes.size() - 1 - k;
-    values["tile." + structure.axes[static_cast<std::size_t>(group.axes[k])].name] = from_last == 0   ? kColumns
+    values["tile." + structure.axes[static_cast<std::size_t>(group.axes[k])].name] = from_last == 0   ? columns
                                                                                      : from_last == 1 ? kRows
                                                                                                       : 1;
   }

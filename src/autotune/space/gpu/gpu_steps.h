@@ -69,8 +69,8 @@ NamedValues values_of(const RowTiles& tiles, const NestStructure& structure, con
 /// The shape, with more rows where rows have few points: a thread wants some for itself.
 GpuShape shape_of_rows(const RowTiles& tiles, GpuShape shape);
 
-/// Tiles of a group that adds up a few parts of each of many sums.
-NamedValues tiles_of_few_parts(const NestStructure& structure, const FusionGroup& group);
+/// Tiles of a group that adds up `parts` parts of each of many sums: fewer sums for a block where there are many parts.
+NamedValues tiles_of_few_parts(const NestStructure& structure, const FusionGroup& group, std::int64_t parts);
 
 /// Blocks that keep half of a multiprocessor's threads.
 std::int64_t resident_blocks(const GpuShape& shape, const GpuLimits& limits);

@@ -26,8 +26,10 @@
 namespace nestor {
 namespace {
 
-constexpr std::int64_t kShortSum = 64;      ///< terms of a sum that need no loop over tiles
-constexpr std::size_t kMostCopiedDims = 5;  ///< of a tensor map
+constexpr std::int64_t kMostWholeColumns = 256;  ///< of a tile
+constexpr std::int64_t kMostKeptTerms = 512;     ///< of rows of operands that stay in a block
+constexpr std::int64_t kShortSum = 64;           ///< terms of a sum that need no loop over tiles
+constexpr std::size_t kMostCopiedDims = 5;       ///< of a tensor map
 
 bool is_of(const NestStructure& structure, const FusionGroup& group, const Statement& statement) {
   return std::any_of(group.loop_groups.begin(), group.loop_groups.end(), [&](int u) {
@@ -85,6 +87,12 @@ std::int64_t stride_of(const LoopGroup& loop_group, const Access& access, int ax
     if (const auto found = dims.find(loop_group.position_of(axis)); found != dims.end()) return found->second;
   }
   return 1;
+}
+
+/// Is the axis common to the group, or are parts of it?
+bool is_common(const FusionGroup& group, int axis) {
+  return (group.tile_is_part && axis == group.part->whole) ||
+         std::find(group.axes.begin(), group.axes.end(), axis) != group.axes.end();
 }
 
 bool has(const std::vector<int>& axes, int axis) { return std::find(axes.begin(), axes.end(), axis) != axes.end(); }
@@ -226,15 +234,26 @@ std::optional<TensorAxes> axes_of_sum(const Nest& nest, const NestStructure& str
   const int innermost = loop_group.position_of(result.reduction_axis);
   if (cuts_tiles(a, innermost, result.inner) || cuts_tiles(b, innermost, result.inner)) return std::nullopt;
   const auto extent = [&](int axis) { return loop_group.extents[static_cast<std::size_t>(loop_group.position_of(axis))]; };
-  const auto alone = [&](int axis) { return has(in_a, axis) != has(in_b, axis) && has(group.axes, axis); };
+  const auto alone = [&](int axis) { return has(in_a, axis) != has(in_b, axis) && is_common(group, axis); };
   // The innermost of those that one operand alone has: what is left of them are other rows or columns, in blocks of their own.
   for (const int axis : written) {
     if (axis >= 0 && alone(axis) && (has(single_a, axis) || has(single_b, axis))) result.column = axis;
   }
+  // Parts of rows are those of the columns that their reductions run along.
+  if (group.tile_is_part) result.column = has(written, group.part->whole) && alone(group.part->whole) ? group.part->whole : -1;
   for (const int axis : written) {
-    if (axis < 0 || !alone(axis) || has(in_a, axis) == has(in_a, result.column)) continue;
+    if (axis < 0 || result.column < 0 || !alone(axis) || has(in_a, axis) == has(in_a, result.column)) continue;
     // Unless one further out fills at least twice as many rows of a tile.
     if (result.row < 0 || 2 * extent(axis) > std::min(extent(result.row), std::int64_t{nvptx::kWarpgroupRows})) result.row = axis;
+  }
+  // Where blocks share rows alone, a tile may have all columns of them.
+  for (std::size_t k = 0; k < loop_group.axes.size() && result.row < 0 && result.column >= 0 && !group.tile_is_part; ++k) {
+    const int axis = loop_group.axes[k];
+    const bool of_other = has(in_a, axis) != has(in_b, axis) && has(in_a, axis) != has(in_a, result.column) &&
+                          (has(single_a, axis) || has(single_b, axis));
+    const bool known = !loop_group.reduced[k] && has_one_value(nest, extent_of(nest, statement.domain, static_cast<int>(k)));
+    result.whole_rows = of_other && known && has(written, axis) && loop_group.extents[k] <= kMostWholeColumns;
+    if (result.whole_rows) result.row = std::exchange(result.column, axis);
   }
   if (result.row < 0 || result.column < 0 || !has(single_a, result.reduction_axis) || !has(single_b, result.reduction_axis))
     return std::nullopt;
@@ -290,6 +309,20 @@ void add_results(const Nest& nest, const NestStructure& structure, const FusionG
   }
 }
 
+/// Does the group compute nothing but tiles of rows and columns, and values of a row?
+bool has_whole_rows(const Nest& nest, const NestStructure& structure, const FusionGroup& group, const TensorAxes& axes) {
+  return std::all_of(group.loop_groups.begin(), group.loop_groups.end(), [&](int u) {
+    const LoopGroup& loop_group = structure.loop_groups[u];
+    const bool multiplied = std::any_of(loop_group.statements.begin(), loop_group.statements.end(),
+                                        [&](const std::string& name) { return multiplies_matrices(nest.statement(name)); });
+    for (std::size_t k = 0; k < loop_group.axes.size(); ++k) {
+      const int axis = loop_group.axes[k];
+      if (axis != axes.column && !has(group.axes, axis) && !(multiplied && loop_group.reduced[k])) return false;
+    }
+    return has(loop_group.axes, axes.row);
+  });
+}
+
 /// Those of all products of the fusion group, which must be the same ones.
 std::optional<TensorAxes> axes_of_sums(const Nest& nest, const NestStructure& structure, const FusionGroup& group, bool packs) {
   std::optional<TensorAxes> common;
@@ -307,7 +340,8 @@ std::optional<TensorAxes> axes_of_sums(const Nest& nest, const NestStructure& st
         ++stream;
         summed.clear();
       }
-      if (!product) continue;
+      // The sum of a row times another one is left to the threads that hold the row.
+      if (!product || (!multiplies_matrices(statement) && (group.tile_is_part || (common && common->whole_rows)))) continue;
       summed.insert(statement.write.tensor);
       const auto axes = axes_of_sum(nest, structure, loop_group, statement, group, packs);
       if (!axes) return std::nullopt;
@@ -326,7 +360,8 @@ std::optional<TensorAxes> axes_of_sums(const Nest& nest, const NestStructure& st
       }
     }
   }
-  if (!common) return std::nullopt;
+  if (!common || (group.tile_is_part && common->column != group.part->whole)) return std::nullopt;
+  if (common->whole_rows && !has_whole_rows(nest, structure, group, *common)) return std::nullopt;
   common->first_products = products;
   if (!same_packs) return std::nullopt;
   for (const auto& [tensor, operand] : rows) common->row_operands.push_back(operand);
@@ -401,11 +436,14 @@ void add_tiles(const Nest& nest, const NestStructure& structure, const FusionGro
 }  // namespace
 
 std::optional<TensorAxes> tensor_axes(const Nest& nest, const NestStructure& structure, const FusionGroup& group, int sm) {
-  for (const int u : group.loop_groups) {
+  for (const int u : group.tile_is_part ? std::vector<int>{} : group.loop_groups) {
     const LoopGroup& loop_group = structure.loop_groups[u];
     for (const std::string& name : loop_group.statements) {
       auto axes = axes_of_product(nest, structure, loop_group, nest.statement(name), group);
       if (!axes) continue;
+      // Long rows of operands do not stay in a block: their terms are streamed where a tile has all columns.
+      const auto sums = axes->inner > kMostKeptTerms ? axes_of_sums(nest, structure, group, false) : std::nullopt;
+      if (sums && sums->whole_rows) return sums;
       std::set<std::string> seen;
       for (const int other : group.loop_groups) {
         const LoopGroup& all = structure.loop_groups[other];
@@ -428,7 +466,8 @@ bool rows_follow_stream(const Nest& nest, const NestStructure& structure, const 
   const isl::set sizes = full_context(nest);
   for (const int u : group.loop_groups) {
     const LoopGroup& loop_group = structure.loop_groups[u];
-    const int row = loop_group.position_of(axes.row), reduction_axis = loop_group.position_of(axes.reduction_axis);
+    const int row = loop_group.position_of(axes.row),
+              reduction_axis = loop_group.position_of(group.tile_is_part ? group.part->whole : axes.reduction_axis);
     if (row < 0 || reduction_axis < 0 || !loop_group.reduced[static_cast<std::size_t>(reduction_axis)]) continue;
     for (const std::string& name : loop_group.statements) {
       if (!is_box(nest.statement(name).domain.intersect_params(sizes), row, reduction_axis)) return true;

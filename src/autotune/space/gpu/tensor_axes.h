@@ -27,6 +27,7 @@ struct TensorAxes {
   int reduction_axis = -1;  ///< axis whose tiles are columns of the first product: the loop over them stays in a block
   /// Common axis along the columns of a product whose sum itself is streamed: `reduction_axis` is what it sums over. -1: columns are streamed.
   int column = -1;
+  bool whole_rows = false;   ///< a tile has all of its columns, which no loop around blocks runs along
   int pack = -1;             ///< common axis that first operands follow and second ones do not, beside `row`; -1: none
   std::int64_t inner = 1;    ///< extent of the reduced dim of the first product
   bool fixed_inner = false;  ///< it is known when compiling
@@ -53,7 +54,8 @@ struct TensorAxes {
 std::optional<TensorAxes> tensor_axes(const Nest& nest, const NestStructure& structure, const FusionGroup& group, int sm);
 
 /// Do sums along the streamed axis have other rows at some of its positions than at others, as under a triangular mask? Then those of a
-/// part of the axis cannot stay in registers: its first tile does not have all of their rows.
+/// part of the axis cannot stay in registers: its first tile does not have all of their rows. Where tiles are parts, that axis is the one of
+/// columns.
 bool rows_follow_stream(const Nest& nest, const NestStructure& structure, const FusionGroup& group, const TensorAxes& axes);
 
 /// Do several tiles of weights come from as many tiles of scores? Then they may be independent chains of products.

@@ -78,6 +78,8 @@ TensorBlock tensor_block(const TensorAxes& axes, const TensorChoice& choice, int
 
 std::string tensor_infeasible(const TensorAxes& axes, const TensorChoice& choice, const GpuLimits& limits) {
   if (!axes.no_product.empty()) return fmt::format("{} is no sum of products", axes.no_product);
+  if (axes.whole_rows && choice.columns < axes.column_extent)
+    return fmt::format("a tile of {} columns does not have all {}", choice.columns, axes.column_extent);
   if (choice.grid.cluster > 1 && axes.streamed_operands.empty()) return "blocks of a cluster would share no tiles";
   if (choice.pack_gqa > 1 && axes.pack < 0) return "rows of one loop alone share what products multiply them with";
   if (choice.grid.operand_halves != 0 && axes.wide_operands == 0) return "no operand is computed in f32, to have two halves";
@@ -90,6 +92,12 @@ std::string tensor_infeasible(const TensorAxes& axes, const TensorChoice& choice
   target.shared_limit = limits.shared_bytes;
   const nvptx::TensorNeeds needs = estimate(tensor_block(axes, choice, limits.sm), target);
   return needs.refusal.empty() ? needs.spills : needs.refusal;
+}
+
+std::int64_t widest_tile(const TensorAxes& axes) {
+  constexpr std::int64_t kFine = 192;  // from there on widths are multiples of 32
+  return round_up(axes.column_extent,
+                  std::int64_t{axes.whole_rows && axes.column_extent > kFine ? 2 * nvptx::kTerms : nvptx::kTerms});
 }
 
 std::int64_t tiles_of_rows(const TensorAxes& axes, const TensorChoice& choice) {

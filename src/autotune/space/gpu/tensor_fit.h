@@ -16,6 +16,9 @@ nvptx::TensorBlock tensor_block(const TensorAxes& axes, const TensorChoice& choi
 /// Why the registers or the shared memory of a block cannot hold the choice's tiles; empty when they can.
 std::string tensor_infeasible(const TensorAxes& axes, const TensorChoice& choice, const GpuLimits& limits);
 
+/// Columns of the narrowest tile that has all of them, of those that are searched.
+std::int64_t widest_tile(const TensorAxes& axes);
+
 /// As many stages as find room, from the choice's own number down to `least`. False: not even these do.
 bool take_stages(const TensorAxes& axes, const GpuLimits& limits, TensorChoice& choice, int least = 2);
 

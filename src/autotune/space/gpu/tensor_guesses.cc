@@ -66,10 +66,10 @@ struct Shape {
 };
 
 /// The shapes, as wide as results are.
-std::vector<Shape> as_wide_as(std::int64_t columns, const std::vector<Shape>& shapes) {
+std::vector<Shape> as_wide_as(const TensorAxes& axes, const std::vector<Shape>& shapes) {
   std::vector<Shape> narrow;
   for (Shape shape : shapes) {
-    shape.columns = std::min(shape.columns, round_up(columns, nvptx::kTerms));
+    shape.columns = axes.whole_rows ? widest_tile(axes) : std::min(shape.columns, widest_tile(axes));
     if (std::find(narrow.begin(), narrow.end(), shape) == narrow.end()) narrow.push_back(shape);
   }
   return narrow;
@@ -92,6 +92,7 @@ std::vector<NamedValues> choices_of_few_results(const TensorAxes& axes, const Gp
     if (columns < axes.column_extent && take_stages(axes, limits, choice)) choices.push_back(values_of(choice));
   }
   for (const int turns : {1, 2, 3}) {
+    if (axes.whole_rows) break;
     const std::int64_t all = axes.column_extent * axes.others * blocks_of_rows(axes, limits);
     const std::int64_t share =
         round_up(std::min(ceil_div(all, std::int64_t{limits.units} * turns), axes.column_extent), nvptx::kTerms);
@@ -128,7 +129,7 @@ std::vector<NamedValues> choices_of_sums(const TensorAxes& axes, const GpuLimits
       }
     }
   }
-  for (const Shape& shape : as_wide_as(axes.column_extent, shapes)) {
+  for (const Shape& shape : as_wide_as(axes, shapes)) {
     TensorChoice choice{.grid = {.warpgroups = shape.warpgroups,
                                  .stages = 8,
                                  .intra_warpgroup_overlap = pairs ? 1 : 0,

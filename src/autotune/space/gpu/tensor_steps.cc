@@ -105,9 +105,9 @@ GroupPlan tensor_plan(const FusionGroup& group, const TensorAxes& axes, const Te
   plan.tile[axes.row] = choice.rows() * choice.grid.cluster / choice.pack_gqa;
   if (choice.pack_gqa > 1) plan.tile[axes.pack] = choice.pack_gqa;
   // Blocks at work at once take tiles of one product, also where an index of products stands behind rows or columns.
+  const int columns = group.tile_is_part ? group.part->axis : axes.column;
   if (axes.column >= 0)
-    std::stable_partition(plan.order.begin(), plan.order.end(),
-                          [&](int axis) { return axis != axes.row && axis != axes.column; });
+    std::stable_partition(plan.order.begin(), plan.order.end(), [&](int axis) { return axis != axes.row && axis != columns; });
   plan.parallel = static_cast<int>(plan.order.size());
   if (choice.longest_first > 0) {
     std::erase(plan.order, axes.row);
@@ -118,7 +118,7 @@ GroupPlan tensor_plan(const FusionGroup& group, const TensorAxes& axes, const Te
   plan.reduction_axis = one_tile ? -1 : axes.reduction_axis;
   plan.reduction_tile = axes.column >= 0 ? choice.depth : choice.columns;
   plan.sums_outside = axes.column >= 0 && axes.fixed_inner && axes.first_products == 1;
-  if (axes.column >= 0) plan.tile[axes.column] = choice.columns;
+  if (axes.column >= 0 && !group.tile_is_part && !axes.whole_rows) plan.tile[axes.column] = choice.columns;
   return plan;
 }
 

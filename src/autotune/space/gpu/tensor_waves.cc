@@ -59,9 +59,9 @@ std::int64_t useful_parts(std::int64_t blocks, int rounds, std::int64_t tiles, c
 std::vector<TensorChoice> choices_in_few_waves(const TensorAxes& axes, const GpuLimits& limits) {
   if (axes.row_extent * axes.pack_extent * axes.column_extent * axes.others > kManyWaves * limits.units * kLargestTile) return {};
   std::vector<std::pair<double, TensorChoice>> found;
-  const std::int64_t most = std::min(kMostColumns, round_up(axes.column_extent, std::int64_t{nvptx::kTerms}));
+  const std::int64_t most = std::min(kMostColumns, widest_tile(axes));
   for (const auto& [warpgroups, row_tiles] : {std::pair(1, 1), std::pair(2, 1), std::pair(2, 2)}) {
-    for (std::int64_t columns = std::min(kLine, most); columns <= most; columns += kHalfLine) {
+    for (std::int64_t columns = axes.whole_rows ? most : std::min(kLine, most); columns <= most; columns += kHalfLine) {
       for (const int depth : {64, 128}) {
         for (const int cluster : {1, kMostMulticast}) {
           TensorChoice choice{.grid = {.warpgroups = warpgroups, .stages = 8, .intra_warpgroup_overlap = 1, .cluster = cluster},

@@ -46,7 +46,13 @@ RuleChoice NestCandidate::rule_choice() const {
   choice.split = static_cast<int>(value_or(values_, "split_axis", -1));
   if (choice.split >= 0) choice.parts = value_or(values_, "num_splits", 0);
   // Tiles of a part's terms are whole: copies bring zeros beyond the end of an operand, not beyond that of a part.
-  if (choice.split >= 0 && facts_.streams_terms && on_tensor_cores()) choice.multiple = tensor_.depth;
+  const bool sums = choice.split >= 0 && facts_.streams_terms && on_tensor_cores();
+  if (sums && choice.split == facts_.columns) {
+    choice.tile = tensor_.columns;
+    choice.parts = 0;
+  } else if (sums) {
+    choice.multiple = tensor_.depth;
+  }
   return choice;
 }
 
@@ -58,6 +64,10 @@ Candidate NestCandidate::build() {
   if (main_->part && main_->at_front &&
       !tensor_axes(variants_.nest(chosen_), chosen_.structure, *main_, facts_.limits.gpu ? facts_.limits.gpu->sm : 0)) {
     candidate_.infeasible = "parts of rows are for products on tensor cores";
+    return std::move(candidate_);
+  }
+  if (rules_.tile > 0 && !main_->tile_is_part) {
+    candidate_.infeasible = "what tiles have of rows is no part of them";
     return std::move(candidate_);
   }
   for (const FusionGroup& group : groups_) {
@@ -85,6 +95,19 @@ bool NestCandidate::multiplies(const FusionGroup& group) const {
   return nestor::multiplies(variants_.nest(chosen_), chosen_.structure, group.loop_groups);
 }
 
+/// Is combining parts the largest of what the group does?
+bool NestCandidate::mostly_combines(const FusionGroup& group) const {
+  double combined = 0, other = 0;
+  for (const int u : group.loop_groups) {
+    const LoopGroup& loop_group = chosen_.structure.loop_groups[static_cast<std::size_t>(u)];
+    const bool combines = std::any_of(chosen_.structure.parts.begin(), chosen_.structure.parts.end(),
+                                      [&](const PartAxis& part) { return loop_group.position_of(part.axis) >= 0; });
+    double& most = combines ? combined : other;
+    most = std::max(most, loop_group.points);
+  }
+  return combined >= other;
+}
+
 /// Products of groups beside the main one get tensor cores as well, unless those combine parts.
 std::optional<TensorAxes> NestCandidate::axes_of(const FusionGroup& group) const {
   if (!on_tensor_cores() || combines(group)) return std::nullopt;
@@ -100,12 +123,27 @@ void NestCandidate::place_early(GridShape& grid) const {
 /// The group's steps; why there are none, or "". What is beside the main group is fused less where its blocks do not fit: at last each
 /// statement has kernels of its own.
 std::string NestCandidate::add(const FusionGroup& group) {
+  if (adds_product_apart(group)) return "";
   std::string why = add_whole(group);
   if (why.empty() || !facts_.limits.gpu || is_main(group) || group.part) return why;
   for (const Fusion fusion : {Fusion::careful, Fusion::alike, Fusion::none}) {
     if (add_cut(group, fusion).empty()) return "";
   }
   return why;
+}
+
+/// A product beside the main group, in a kernel of its own on tensor cores, where the group as a whole has no place there.
+bool NestCandidate::adds_product_apart(const FusionGroup& group) {
+  if (!on_tensor_cores() || is_main(group) || group.part || combines(group) || !multiplies(group) || axes_of(group)) return false;
+  for (const Fusion fusion : {Fusion::careful, Fusion::alike}) {
+    const std::vector<FusionGroup>& groups = variants_.cut_groups(chosen_, group, fusion);
+    const bool finds = std::any_of(groups.begin(), groups.end(), [&](const FusionGroup& each) { return axes_of(each).has_value(); });
+    const bool cut = candidate_.cut;  // not for want of room
+    if (!finds || !add_cut(group, fusion).empty()) continue;
+    candidate_.cut = cut;
+    return true;
+  }
+  return false;
 }
 
 std::string NestCandidate::add_cut(const FusionGroup& group, Fusion fusion) {
@@ -133,11 +171,12 @@ std::string NestCandidate::add_whole(const FusionGroup& group) {
 std::string NestCandidate::add_products(const FusionGroup& group, const TensorAxes& axes) {
   if (rules_.split >= 0 && rows_follow_stream(variants_.nest(chosen_), chosen_.structure, group, axes))
     return "tiles of a part have other rows than its sums";
-  TensorChoice choice = is_main(group) ? tensor_ : first_choice(axes);
+  // Tiles that are parts have the same columns in all kernels.
+  TensorChoice choice = is_main(group) || group.tile_is_part ? tensor_ : first_choice(axes);
   place_early(choice.grid);
   if (std::string why = tensor_infeasible(axes, choice, *facts_.limits.gpu); !why.empty()) return why;
   GroupPlan plan = tensor_plan(group, axes, choice);
-  if (!group.part && plan.reduction_axis >= 0)
+  if ((!group.part || group.tile_is_part) && plan.reduction_axis >= 0)
     plan.reduction_groups = variants_.reduction_groups(chosen_, group, plan.reduction_axis);
   append(tensor_steps(group_steps(chosen_.structure, group, plan), axes, choice));
   candidate_.least_ms = 0;
@@ -162,7 +201,10 @@ NestCandidate::GroupShape NestCandidate::shape_of(const FusionGroup& group, Name
   if (combines(group) && facts_.streams_terms && on_tensor_cores()) {
     // A few parts of many sums: threads take elements, not parts of one element.
     shape.on_gpu.grid.threads = kSummingThreads;
-    for (const auto& [name, tile] : tiles_of_few_parts(chosen_.structure, group)) {
+    // Of many parts, threads share those of an element again.
+    const std::int64_t parts =
+        main_->tile_is_part ? chosen_.structure.axes[static_cast<std::size_t>(main_->part->axis)].extent : 1;
+    for (const auto& [name, tile] : tiles_of_few_parts(chosen_.structure, group, parts)) {
       if (value_or(shape.values, name, 0) == 0) shape.values[name] = tile;
     }
   }
@@ -192,7 +234,8 @@ std::string NestCandidate::make_shape(const FusionGroup& group, GroupShape& shap
     return gpu_infeasible({nest, chosen_.structure, group, shape.plan, facts_.sizes}, shape.on_gpu, gpu);
   };
   // Where each statement has kernels of its own, one shape does not suit all of them.
-  const bool beside = !main_->part && (!is_main(group) || fusion_of(values_) == Fusion::none);
+  const bool beside =
+      (!main_->part || main_->tile_is_part || group.prepares) && (!is_main(group) || fusion_of(values_) == Fusion::none);
   // Sums of fewer columns than a sector of memory has read the rest of it for nothing.
   const int columns = axis_of_column_sums(nest, chosen_.structure, group);
   const auto tile = shape.plan.tile.find(columns);

@@ -28,6 +28,7 @@ struct CandidateFacts {
   const std::vector<std::string>& rules;         ///< of parameters "rule.NAME"
   const std::set<std::string>& may_stay_behind;  ///< leads of rule online whose extremum may stay behind
   double scalar_floor_ms = 0;                    ///< of candidates that leave the tensor cores alone, where those could be used
+  int columns = -1;                              ///< axis of their columns then, as the usual rules number it; -1: none
   bool streams_terms = false;                    ///< tiles on tensor cores are of terms of sums of products, not of their columns
 };
 
@@ -48,14 +49,20 @@ class NestCandidate {
 
   bool on_tensor_cores() const { return tensor_.grid.warpgroups > 0; }
   bool is_main(const FusionGroup& group) const { return &group == main_; }
-  /// Beside blocks that run over parts, what is left to do is to combine their results, but for products made of those.
-  bool combines(const FusionGroup& group) const { return main_->part && !is_main(group) && !multiplies(group); }
+  /// Beside blocks that run over parts, what is left to do is to combine their results, but for products made of those. Beside tiles that are
+  /// parts, there is more.
+  bool combines(const FusionGroup& group) const {
+    return main_->part && !is_main(group) && !multiplies(group) && !group.prepares &&
+           (!main_->tile_is_part || mostly_combines(group));
+  }
+  bool mostly_combines(const FusionGroup& group) const;
   bool multiplies(const FusionGroup& group) const;
   RuleChoice rule_choice() const;
   std::optional<TensorAxes> axes_of(const FusionGroup& group) const;
   bool parts_rows_from_sums() const;
   void place_early(GridShape& grid) const;
   std::string add(const FusionGroup& group);
+  bool adds_product_apart(const FusionGroup& group);
   std::string add_cut(const FusionGroup& group, Fusion fusion);
   std::string add_whole(const FusionGroup& group);
   std::string add_products(const FusionGroup& group, const TensorAxes& axes);

@@ -48,7 +48,7 @@ class NestSpace : public Space {
     std::set<std::string> for_products;
     for (const std::string& rule : matching_rules(schedules)) {
       if (rule == kSplittingRule || (limits.gpu && costs_accuracy(rule) && !has_16_bits(schedules.nest()))) continue;
-      if ((is_for_products(rule) || rule == kAgainRule) && !tensor_cores) continue;
+      if ((is_for_products(rule) || rule == kAgainRule || rule == kAcrossRule) && !tensor_cores) continue;
       if (rule == kRecomputingRule && !(limits.gpu && (sums_over_planes(schedules.nest()) || recomputes_sums(schedules))))
         continue;
       rules_.push_back(rule);
@@ -81,6 +81,7 @@ class NestSpace : public Space {
   std::string tile_of_rows() const;
   std::optional<NamedValues> tiles_of_tasks(std::int64_t tasks) const;
   int units() const { return limits_.gpu ? limits_.gpu->units : limits_.threads; }
+  int axis_after_usual_rules(int axis);
   std::int64_t output_bytes() const;
   Point point_of(const NamedValues& values) const;
 
@@ -92,6 +93,7 @@ class NestSpace : public Space {
   std::vector<std::set<std::string>> tensor_rules_;  ///< choices for products on tensor cores, the best guess first
   std::vector<Parameter> parameters_;
   double scalar_floor_ms_ = 0;             ///< of candidates that leave the tensor cores alone, where those could be used
+  int columns_ = -1;                       ///< axis of columns of sums of products whose terms are streamed; -1: none
   bool streams_terms_ = false;             ///< tiles on tensor cores are of terms of sums of products, not of their columns
   std::set<std::string> may_stay_behind_;  ///< leads of rule online whose extremum may stay behind
   std::vector<int> split_axes_;            ///< along which reductions can be cut into parts, when all usual rules are applied
@@ -124,6 +126,14 @@ void NestSpace::add_splits(const RuleVariant& usual) {
   split_axes_ = std::move(axes);
   add("split_axis", choices);
   add("num_splits", {parts.begin(), parts.end()});
+}
+
+/// The axis of that name after the usual rules, for one after the first ones for tensor cores; -1: there is none.
+int NestSpace::axis_after_usual_rules(int axis) {
+  const std::vector<Axis>& usual = variants_.at({usual_rules_}).structure.axes;
+  const std::string& name = variants_.at({tensor_rules_.front()}).structure.axes[static_cast<std::size_t>(axis)].name;
+  const auto found = std::find_if(usual.begin(), usual.end(), [&](const Axis& each) { return each.name == name; });
+  return found == usual.end() ? -1 : static_cast<int>(found - usual.begin());
 }
 
 void NestSpace::make_parameters(const RuleVariant& usual) {
@@ -191,6 +201,7 @@ void NestSpace::make_parameters(const RuleVariant& usual) {
       for (Parameter& parameter : tensor_parameters(*axes, limits_.gpu->sm, !may_stay_behind_.empty()))
         parameters_.push_back(std::move(parameter));
       streams_terms_ = axes->column >= 0;
+      columns_ = streams_terms_ ? axis_after_usual_rules(axes->column) : -1;
       scalar_floor_ms_ = least_scalar_ms(least_instances(variants_.nest(usual), sizes_), limits_.gpu->units);
     }
     add("specialize", {0, 1});
@@ -205,7 +216,8 @@ void NestSpace::make_parameters(const RuleVariant& usual) {
 
 Candidate NestSpace::candidate(const Point& point) const {
   const NamedValues values = named_values(*this, point);
-  const CandidateFacts facts{schedules_.nest(), sizes_, limits_, rules_, may_stay_behind_, scalar_floor_ms_, streams_terms_};
+  const CandidateFacts facts{schedules_.nest(), sizes_,           limits_,  rules_,
+                             may_stay_behind_,  scalar_floor_ms_, columns_, streams_terms_};
   return NestCandidate(facts, variants_, values).build();
 }
 
@@ -307,7 +319,7 @@ std::vector<Point> NestSpace::defaults() const {
   std::vector<Point> points;
   if (limits_.gpu) {
     for (const NamedValues& values :
-         likely_gpu_values({variants_, *limits_.gpu, parameters_, rules_, usual_rules_, tensor_rules_, split_axes_})) {
+         likely_gpu_values({variants_, *limits_.gpu, parameters_, rules_, usual_rules_, tensor_rules_, split_axes_, columns_})) {
       points.push_back(point_of(values));
     }
     return points;

@@ -59,6 +59,7 @@ class Emitter {
     if (!group_.part || axis != group_.part->axis || loop_group.position_of(group_.part->whole) < 0) return false;
     const std::string& points = loop_group.loops[loop_group.position_of(group_.part->whole)];
     loops.shared.push_back(take_outside(loops, points, group_.part->size));
+    if (group_.tile_is_part) return true;
     loops.reduction_loop = points + "_i";
     if (plan_.reduction_axis == group_.part->whole)
       loops.reduction_loop = take_outside(loops, loops.reduction_loop, plan_.reduction_tile);
@@ -93,7 +94,9 @@ class Emitter {
     wanted.insert(wanted.end(), loops.sums.begin(), loops.sums.end());
     if (!loops.reduction_loop.empty()) wanted.push_back(loops.reduction_loop);
     // Of a part's own loop one iteration is left, which must not stand between the loops that are worth tiling.
-    if (group_.part && !loops.reduction_loop.empty() && loop_group.position_of(group_.part->axis) >= 0)
+    const bool of_part =
+        group_.part && (group_.tile_is_part ? loop_group.position_of(group_.part->whole) >= 0 : !loops.reduction_loop.empty());
+    if (of_part && loop_group.position_of(group_.part->axis) >= 0)
       wanted.push_back(loop_group.loops[loop_group.position_of(group_.part->axis)]);
     for (const std::string& loop : loops.chain) {
       if (std::find(wanted.begin(), wanted.end(), loop) == wanted.end()) wanted.push_back(loop);

@@ -54,10 +54,11 @@ struct FusionGroup {
   std::vector<int> reduction_axes;  ///< axes of a reduction that several loop groups run along
   std::vector<GroupForm> forms;     ///< the first one is natural
   std::optional<PartAxis>
-      part;               ///< then the last common axis is this one, and loop groups share the loop over a part's points as well
-  bool at_front = false;  ///< loop groups are fused where the first of them stands, not the last: others follow
-  bool prepares = false;  ///< products of other groups need it: it runs in kernels of its own before them
-  int heaviest = 0;       ///< loop group with most instances
+      part;  ///< then the last common axis is this one, and loop groups share the loop over a part's points as well
+  bool tile_is_part = false;  ///< a part has the columns of one tile of a product, whose own sum is streamed
+  bool at_front = false;      ///< loop groups are fused where the first of them stands, not the last: others follow
+  bool prepares = false;      ///< products of other groups need it: it runs in kernels of its own before them
+  int heaviest = 0;           ///< loop group with most instances
 };
 
 struct Axis {

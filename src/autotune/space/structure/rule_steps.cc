@@ -169,14 +169,15 @@ std::vector<Step> with_threshold(std::vector<Step> steps, const std::set<std::st
 }
 
 bool enabled_by_default(const std::string& rule) {
-  return rule != kSplittingRule && rule != kRecomputingRule && rule != kAgainRule && !is_for_products(rule);
+  return rule != kSplittingRule && rule != kRecomputingRule && rule != kAgainRule && rule != kAcrossRule &&
+         !is_for_products(rule);
 }
 
 bool is_for_products(const std::string& rule) {
-  return rule == "zero_terms" || rule == kSkippingRule || rule == "narrow_copies" || rule == kRoundingRule || rule == "gather_terms" ||
-         rule == "batch_first" || rule == "repeat_product" || rule == kJoiningRule || rule == kJoinedRule ||
-         rule == kSumJoiningRule || rule == "keep_sums" || rule == "split_terms" || rule == kSeparatingRule ||
-         rule == kAligningRule;
+  return rule == "zero_terms" || rule == kSkippingRule || rule == "narrow_copies" || rule == kRoundingRule ||
+         rule == "gather_terms" || rule == "batch_first" || rule == "repeat_product" || rule == kJoiningRule ||
+         rule == kJoinedRule || rule == kSumJoiningRule || rule == "keep_sums" || rule == "split_terms" ||
+         rule == kSeparatingRule || rule == kAligningRule;
 }
 
 bool multiplies_zeros(const std::string& rule) { return rule == "zero_terms"; }

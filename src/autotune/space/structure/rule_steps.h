@@ -24,6 +24,9 @@ inline constexpr const char* kRecomputingRule = "recompute";
 /// Computes a product twice, on tensor cores, rather than storing it.
 inline constexpr const char* kAgainRule = "product_again";
 
+/// The rule that gives reductions across the rows of a product one of their own.
+inline constexpr const char* kAcrossRule = "product_across";
+
 /// The rule that copies operands whose rows tensor copies cannot read.
 inline constexpr const char* kAligningRule = "copy_rows";
 

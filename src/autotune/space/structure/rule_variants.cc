@@ -1,6 +1,7 @@
 // Rules applied, structure analysed, fusion_groups found.
 #include "autotune/space/structure/rule_variants.h"
 
+#include "autotune/space/structure/axes.h"
 #include "autotune/space/structure/group_search.h"
 #include "autotune/space/structure/nest_analysis.h"
 #include "autotune/space/structure/part_groups.h"
@@ -9,6 +10,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <set>
 #include <utility>
 
 namespace nestor {
@@ -21,6 +23,40 @@ double points_of(const NestStructure& structure, const FusionGroup& group) {
   return points;
 }
 
+/// Sums of products of matrices that reductions along the axis are made of; none where such products sum up along it themselves.
+std::set<std::string> reduced_products(const Nest& nest, const NestStructure& structure, int axis) {
+  std::set<std::string> read, products;
+  for (std::size_t u = structure.loop_groups.size(); u-- > 0;) {
+    const LoopGroup& loop_group = structure.loop_groups[u];
+    const int position = loop_group.position_of(axis);
+    const bool reduces = position >= 0 && loop_group.reduced[static_cast<std::size_t>(position)];
+    for (const std::string& name : loop_group.statements) {
+      const Statement& statement = nest.statement(name);
+      if (multiplies_matrices(statement)) {
+        if (reduces) return {};
+        if (read.contains(statement.write.tensor)) products.insert(statement.write.tensor);
+      } else if (reduces || read.contains(statement.write.tensor)) {
+        for (const Access& each : statement.reads) read.insert(each.tensor);
+      }
+    }
+  }
+  return products;
+}
+
+/// Axes along which other products than those of the axis are reduced.
+std::vector<int> axes_of_other_products(const Nest& nest, const NestStructure& structure, int axis) {
+  std::vector<int> axes;
+  std::set<std::string> taken = reduced_products(nest, structure, axis);
+  for (int other = 0; other < static_cast<int>(structure.axes.size()); ++other) {
+    const std::set<std::string> products = other == axis ? std::set<std::string>{} : reduced_products(nest, structure, other);
+    const auto is_taken = [&](const std::string& tensor) { return taken.contains(tensor); };
+    if (products.empty() || std::any_of(products.begin(), products.end(), is_taken)) continue;
+    taken.insert(products.begin(), products.end());
+    axes.push_back(other);
+  }
+  return axes;
+}
+
 }  // namespace
 
 const RuleVariant& RuleVariants::at(const RuleChoice& choice) {
@@ -31,7 +67,20 @@ const RuleVariant& RuleVariants::at(const RuleChoice& choice) {
     made.rules = rule_steps(schedules_, choice.rules);
   } else {
     const RuleVariant& whole = at({choice.rules});
-    made.rules = split_steps(schedules_, whole.rules, whole.structure, choice.split, choice.parts, choice.multiple);
+    made.tiles_are_parts = choice.tile > 0;
+    const auto split = [&](int axis, std::int64_t parts, std::int64_t multiple) {
+      made.rules = split_steps(schedules_, made.rules, whole.structure, axis, parts, multiple);
+    };
+    made.rules = whole.rules;
+    if (!made.tiles_are_parts) split(choice.split, choice.parts, choice.multiple);
+    // A part for each point, rounded up to a tile of them.
+    const auto split_into_tiles = [&](int axis) {
+      split(axis, std::max<std::int64_t>(whole.structure.axes[static_cast<std::size_t>(axis)].extent, 1), choice.tile);
+    };
+    if (made.tiles_are_parts) {
+      split_into_tiles(choice.split);
+      for (const int axis : axes_of_other_products(nest(whole), whole.structure, choice.split)) split_into_tiles(axis);
+    }
   }
   made.structure = analyse(schedules_.base(made.rules), sizes_);
   return variants_.emplace(choice, std::move(made)).first->second;
@@ -47,7 +96,8 @@ const std::vector<FusionGroup>& RuleVariants::fusion_groups(const RuleVariant& v
   if (prepares && variant.structure.parts.empty()) {
     found = find_prepared_groups(base(variant), variant.structure, fusion);
   } else if (fusion != Fusion::none) {
-    found = find_part_groups(base(variant), variant.structure, within, by_row);
+    const PartForm form = !by_row ? PartForm::alone : variant.tiles_are_parts ? PartForm::by_tile : PartForm::by_row;
+    found = find_part_groups(base(variant), variant.structure, within, form);
   }
   if (!found) found = find_fusion_groups(base(variant), variant.structure, within);
   return fusion_groups_.emplace(std::tuple{&variant, fusion, by_row}, std::move(*found)).first->second;

@@ -22,6 +22,7 @@ struct RuleChoice {
   int split = -1;  ///< an axis of the nest after the rules; -1: none
   std::int64_t parts = 0;
   std::int64_t multiple = 1;  ///< of which a part has points
+  std::int64_t tile = 0;      ///< points of a part, whatever `parts`, which are the columns of a product's tile; 0: they are not
   auto operator<=>(const RuleChoice& other) const = default;
 };
 
@@ -29,6 +30,7 @@ struct RuleChoice {
 struct RuleVariant {
   std::vector<Step> rules;
   NestStructure structure;
+  bool tiles_are_parts = false;  ///< RuleChoice::tile
 };
 
 /// What it returns lives as long as it does: legality is proved by applying steps, and most choices are never looked at.

@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "poly/algebra/operands/half_products.h"
+#include "poly/algebra/operands/product_copies.h"
 #include "poly/algebra/rules/rule_list.h"
 #include "poly/algebra/values/nest_edit.h"
 #include "poly/nest/nest_sets.h"
@@ -46,6 +46,9 @@ class Way {
       const bool alone = alone_in_group(nest_, statement.name);
       if (copied_.contains(statement.write.tensor) && (!alone || !may_recompute(nest_, statement, out_)))
         return "what it is made of shares its loops, or is made of what is written again";
+      if (copied_.contains(statement.write.tensor) &&
+          position_of(nest_, statement.name) > position_of(nest_, first_reader().name))
+        return "a part of what it is made of comes behind what reads it";
     }
     return first_reader().group > last_reduction_ ? "" : "it is made before the reductions are complete";
   }
@@ -73,10 +76,7 @@ class Way {
     if (is_elementwise_temporary(nest_, tensor)) {
       for (const Access& read : sole_definition(nest_, tensor)->reads) comes = visit(read.tensor) || comes;
     } else if (nest_.tensor(tensor).role == TensorRole::temporary) {
-      const std::vector<const Statement*> writers = writers_of(nest_, tensor);
-      const auto sum =
-          std::find_if(writers.begin(), writers.end(), [](const Statement* writer) { return writer->reduction.has_value(); });
-      comes = sum != writers.end() && half_products(**sum) && initialisers_of(nest_, **sum).size() + 1 == writers.size();
+      comes = is_product_sum(nest_, tensor);
       sums_ += comes ? 1 : 0;
     }
     return from_product_[tensor] = comes;
@@ -124,35 +124,8 @@ RuleResult apply(const Nest& nest, const std::vector<std::string>& target) {
   const Statement& out = nest.statement(name);
   if (const std::string why = objection(nest, out); !why.empty()) refuse_rule(kName, name, why);
   const Way way(nest, out);
-  const std::string first = way.first_reader().name;
-  // Statements and tensors may have the same names, as those that they are copies of.
-  Nest result = nest, named = nest;
-  std::map<std::string, std::string> copies;
-  for (const std::string& tensor : way.copied()) {
-    Tensor copy = nest.tensor(tensor);
-    copy.name = copies[tensor] = fresh_name(result, tensor + "_again");
-    result.tensors.push_back(std::move(copy));
-  }
-  const auto read_copies = [&](Statement& statement) {
-    for (Access& read : statement.reads) {
-      if (const auto copy = copies.find(read.tensor); copy != copies.end())
-        read = {copy->second, read.relation.set_range_tuple(copy->second)};
-    }
-  };
-  for (const Statement& statement : nest.statements) {
-    if (way.takes_copies(statement)) {
-      Statement changed = result.statement(statement.name);
-      read_copies(changed);
-      replace_statement(result, changed);
-    }
-    if (!copies.contains(statement.write.tensor)) continue;
-    Statement copy = renamed(statement, fresh_name(named, statement.name + "_again"));
-    named.statements.push_back(copy);
-    copy.write = {copies.at(statement.write.tensor), copy.write.relation.set_range_tuple(copies.at(statement.write.tensor))};
-    read_copies(copy);
-    insert_statement(result, group_begin(result, first), copy);
-  }
-  return {std::move(result), {}, false};
+  const std::size_t position = group_begin(nest, way.first_reader().name);
+  return {with_copies(nest, way.copied(), [&](const Statement& each) { return way.takes_copies(each); }, position), {}, false};
 }
 
 }  // namespace

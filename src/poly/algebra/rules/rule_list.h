@@ -35,6 +35,7 @@ const Rule& join_sums_rule();
 const Rule& join_results_rule();
 const Rule& keep_sums_rule();
 const Rule& product_again_rule();
+const Rule& product_across_rule();
 const Rule& split_terms_rule();
 const Rule& separate_sums_rule();
 const Rule& repeat_product_rule();

@@ -181,6 +181,24 @@ class TileFinder {
       const bool along = rows.contains(axes_.of(dim_member(k, op.form.row)));
       if (!along && rows.contains(axes_.of(dim_member(k, op.form.column)))) turn(op.form);
     }
+    turn_to_reductions();
+  }
+
+  /// Reductions run along columns: a product of which rows alone are reduced is turned.
+  void turn_to_reductions() {
+    std::set<int> reduced;
+    for (std::size_t k = 0; k < plan_.ops.size(); ++k) {
+      const TensorOp& op = plan_.ops[k];
+      for (int d = 0; op.kind == TensorOp::Kind::reduce && d < static_cast<int>(op.op.dims.size()); ++d) {
+        if (op.op.dims[static_cast<std::size_t>(d)].reduced) reduced.insert(axes_.of(dim_member(k, d)));
+      }
+    }
+    for (std::size_t k = 0; k < plan_.ops.size(); ++k) {
+      TensorOp& op = plan_.ops[k];
+      if (op.kind != TensorOp::Kind::product || op.form.pack >= 0 || in_scratch(first_operand(k))) continue;
+      const int row = axes_.of(dim_member(k, op.form.row)), column = axes_.of(dim_member(k, op.form.column));
+      if (reduced.contains(row) && !reduced.contains(column)) turn(op.form);
+    }
   }
 
   void find_rows() {
