@@ -180,7 +180,7 @@ TEST(AlgebraProperty, SplitsOfAnySizeKeepTheResult) {
 TEST(AlgebraProperty, SequencesOfRulesKeepTheResultAndTheirComposites) {
   std::mt19937_64 random(10);
   int composites_run = 0;
-  for (int round = 0; round < 40; ++round) {
+  for (int round = 0; round < 90; ++round) {
     const std::vector<Nest> all = nests();
     const Nest& nest = all[random() % all.size()];
     Nest current = nest;

@@ -27,9 +27,10 @@ namespace {
 constexpr double kMostForAll = 4e8;
 constexpr std::int64_t kMostElements = std::int64_t{1} << 22;
 constexpr std::int64_t kManyBytes = std::int64_t{1} << 25;  ///< of inputs, beyond which fewer data sets are made
-constexpr double kMostForwards = 4e9;                       ///< where single elements cannot be had
-constexpr std::int64_t kSamples = 256;                      ///< of an output, and runs of neighbours besides
-constexpr double kMostKept = 0.7;                           ///< of the memory that is left, for the data of several cases
+constexpr std::size_t kFewest = 2;      ///< of data sets, of four times as many bytes: ordinary and large data
+constexpr double kMostForwards = 4e9;   ///< where single elements cannot be had
+constexpr std::int64_t kSamples = 256;  ///< of an output, and runs of neighbours besides
+constexpr double kMostKept = 0.7;       ///< of the memory that is left, for the data of several cases
 
 std::string sizes_text(const Sizes& sizes) {
   std::vector<std::string> parts;
@@ -250,7 +251,9 @@ CheckReport ResultCheck::run(const CheckSizes& sizes, const KernelRun& kernel) {
   compare(launched, report);
   launched.clear();
   const bool few = varied && argument_bytes(definition_, *varied).inputs > kManyBytes;
-  const std::vector<DataSet> sets = varied ? data_sets(definition_, few) : std::vector<DataSet>{};
+  std::vector<DataSet> sets = varied ? data_sets(definition_, few) : std::vector<DataSet>{};
+  if (varied && argument_bytes(definition_, *varied).inputs > 4 * kManyBytes)
+    sets.resize(std::min<std::size_t>(sets.size(), kFewest));
   const bool sets_together = varied && fit_together(std::vector<Sizes>(sets.size(), *varied));
   for (const DataSet& data : sets) {
     if (report.wrong.empty() && data.kind != DataKind::ordinary) take(launch({*varied, data}, kernel), sets_together);

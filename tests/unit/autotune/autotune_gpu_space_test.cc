@@ -169,7 +169,8 @@ TEST(GpuSpace, SizesOfShortRowsAreKnown) {
   };
   EXPECT_EQ(sizes_of_short_rows(nest, sizes(8, 10)), (Names{"groups", "share"})) << "a run of 80 elements";
   EXPECT_EQ(sizes_of_short_rows(nest, sizes(100, 10)), Names{"share"});
-  EXPECT_EQ(sizes_of_short_rows(nest, sizes(8, 64)), Names{});
+  EXPECT_EQ(sizes_of_short_rows(nest, sizes(8, 64)), Names{"share"});
+  EXPECT_EQ(sizes_of_short_rows(nest, sizes(8, 65)), Names{});
   // Sums over channels and places, which lie further in.
   using samples::read;
   const std::string point = "0 <= n < images and 0 <= c < share and 0 <= s < places";

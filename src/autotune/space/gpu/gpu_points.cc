@@ -116,6 +116,7 @@ std::optional<Fusion> fusion_of_parts(const GpuPointSource& source, const RuleCh
       std::find(source.split_axes.begin(), source.split_axes.end(), axes.reduction_axis) != source.split_axes.end() &&
       !rows_follow_stream(source.variants.nest(variant), variant.structure, group, axes);
   if (!possible || whole == Fusion::maximal) return possible ? std::optional(whole) : std::nullopt;
+  if (whole != Fusion::prepared) return std::nullopt;
   if (has_parts_behind_preparation(source, rules, whole, axes)) return whole;
   // Other sums in parts may go along with the product's, or be apart.
   const RuleVariant& cut = source.variants.at({rules.rules, axes.reduction_axis, kSomeParts});

@@ -137,7 +137,8 @@ bool NestCandidate::adds_product_apart(const FusionGroup& group) {
   if (!on_tensor_cores() || is_main(group) || group.part || combines(group) || !multiplies(group) || axes_of(group)) return false;
   for (const Fusion fusion : {Fusion::careful, Fusion::alike}) {
     const std::vector<FusionGroup>& groups = variants_.cut_groups(chosen_, group, fusion);
-    const bool finds = std::any_of(groups.begin(), groups.end(), [&](const FusionGroup& each) { return axes_of(each).has_value(); });
+    const bool finds =
+        std::any_of(groups.begin(), groups.end(), [&](const FusionGroup& each) { return axes_of(each).has_value(); });
     const bool cut = candidate_.cut;  // not for want of room
     if (!finds || !add_cut(group, fusion).empty()) continue;
     candidate_.cut = cut;

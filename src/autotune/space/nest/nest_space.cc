@@ -137,7 +137,9 @@ int NestSpace::axis_after_usual_rules(int axis) {
 }
 
 void NestSpace::make_parameters(const RuleVariant& usual) {
-  for (const std::string& rule : rules_) add("rule." + rule, {1, 0});
+  // What an older program found says nothing of rules for products that came later.
+  for (const std::string& rule : rules_)
+    add("rule." + rule, is_for_products(rule) ? std::vector<std::int64_t>{0, 1} : std::vector<std::int64_t>{1, 0});
   add_splits(usual);
   std::vector<std::int64_t> fusions;
   std::size_t most_forms = 1, most_outer = 1;

@@ -62,6 +62,10 @@ std::set<int> BlockEmitter::read_by_all_rows(const BlockOp& op) const {
 void BlockEmitter::emit_rows_at_once(const BlockOp& op, const std::set<int>& shared) {
   const std::int64_t groups = op.layout.groups;
   const auto bound = op.row_bound();
+  for (std::size_t d = 0; d < op.op.dims.size(); ++d) {
+    const OpDim& dim = op.op.dims[d];
+    if (op.roles[d] == DimRole::serial && single_valued(dim)) environment_[dim.var] = integer(dim.lower);
+  }
   Value* any = nullptr;  // a row of an empty dim must not be loaded in the place of one that does not exist
   for (const int d : op.rows) {
     const OpDim& dim = op.op.dims[static_cast<std::size_t>(d)];
