@@ -93,9 +93,11 @@ void limit_bounds(std::vector<OracleSample>& samples, const Nest& nest) {
   const std::set<std::string> steps = tensors_made_of(nest, has_step), periodic = tensors_made_of(nest, is_periodic);
   // Sines of large arguments amplify rounding in f32, whoever computes them.
   constexpr double kMostAmplified = 64;
-  const std::vector<RoundingModel::Product> products = rounding_model(nest).statements;
-  const bool narrows =
-      std::any_of(products.begin(), products.end(), [](const auto& product) { return product.narrow.has_value(); });
+  bool narrows = false;
+  if (!periodic.empty()) {
+    const std::vector<RoundingModel::Product> products = rounding_model(nest).statements;
+    narrows = std::any_of(products.begin(), products.end(), [](const auto& product) { return product.narrow.has_value(); });
+  }
   std::map<std::string, double> tolerances;
   for (const auto& [name, magnitude] : typical) {
     const bool amplifies = !narrows && periodic.contains(name) && !nest.tensor(name).tolerance;

@@ -9,6 +9,10 @@
 #include "support/element_codec.h"
 #include "support/nests/nest_interpreter.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
 #include <map>
 #include <string>
 #include <vector>
@@ -176,6 +180,19 @@ inline Results run_emulated(const CompiledNvptx& compiled, const TileProgram& pr
 
 inline Results run_emulated(const TileProgram& program, const NestInputs& inputs) {
   return run_emulated(compile_nvptx(program, {}), program, inputs);
+}
+
+/// Equal masks of NaN and infinities, finite values near each other relative to the largest; empty or what differs.
+inline std::string special_difference(const std::vector<double>& got, const std::vector<double>& want) {
+  double scale = 1;
+  for (const double value : want) scale = std::isfinite(value) ? std::max(scale, std::fabs(value)) : scale;
+  for (std::size_t n = 0; n < want.size(); ++n) {
+    const bool special = !std::isfinite(want[n]) || !std::isfinite(got[n]);
+    const bool same =
+        special ? (std::isnan(want[n]) && std::isnan(got[n])) || got[n] == want[n] : std::fabs(got[n] - want[n]) <= 5e-3 * scale;
+    if (!same) return fmt::format("out[{}] is {}, not {}", n, got[n], want[n]);
+  }
+  return "";
 }
 
 }  // namespace nestor::testing

@@ -32,19 +32,6 @@ void put(NestInputs& inputs, const char* tensor, std::int64_t row, double value,
     inputs.tensors[tensor][static_cast<std::size_t>(row * kDepth + d)] = value;
 }
 
-/// Equal masks of NaN and infinities, finite values near each other relative to the largest; empty or what differs.
-std::string difference(const std::vector<double>& got, const std::vector<double>& want) {
-  double scale = 1;
-  for (const double value : want) scale = std::isfinite(value) ? std::max(scale, std::fabs(value)) : scale;
-  for (std::size_t n = 0; n < want.size(); ++n) {
-    const bool special = !std::isfinite(want[n]) || !std::isfinite(got[n]);
-    const bool same =
-        special ? (std::isnan(want[n]) && std::isnan(got[n])) || got[n] == want[n] : std::fabs(got[n] - want[n]) <= 5e-3 * scale;
-    if (!same) return fmt::format("out[{}] is {}, not {}", n, got[n], want[n]);
-  }
-  return "";
-}
-
 using NamedInputs = std::vector<std::pair<std::string, NestInputs>>;
 
 /// The nest on all inputs, by the definition and by emulated code of each schedule.
@@ -55,7 +42,7 @@ void expect_definition(const Nest& nest, const std::vector<TensorSteps>& schedul
     const TileProgram program = tensor_program(nest, steps);
     const CompiledNvptx compiled = compile_nvptx(program, older());
     for (std::size_t k = 0; k < inputs.size(); ++k) {
-      EXPECT_EQ(difference(run_emulated(compiled, program, inputs[k].second).at("out"), want[k].at("out")), "")
+      EXPECT_EQ(special_difference(run_emulated(compiled, program, inputs[k].second).at("out"), want[k].at("out")), "")
           << inputs[k].first << ", " << (steps.more.empty() ? "function unit" : steps.more[0]);
     }
   }

@@ -294,18 +294,6 @@ void put(testing::NestInputs& inputs, std::int64_t row, double value, bool all =
   for (std::int64_t d = 0; d < (all ? kDepth : 1); ++d) inputs.tensors["w"][static_cast<std::size_t>(row * kDepth + d)] = value;
 }
 
-std::string difference(const std::vector<double>& got, const std::vector<double>& want) {
-  double scale = 1;
-  for (const double value : want) scale = std::isfinite(value) ? std::max(scale, std::fabs(value)) : scale;
-  for (std::size_t n = 0; n < want.size(); ++n) {
-    const bool special = !std::isfinite(want[n]) || !std::isfinite(got[n]);
-    const bool same =
-        special ? (std::isnan(want[n]) && std::isnan(got[n])) || got[n] == want[n] : std::fabs(got[n] - want[n]) <= 5e-3 * scale;
-    if (!same) return fmt::format("out[{}] is {}, not {}", n, got[n], want[n]);
-  }
-  return "";
-}
-
 TEST(TilePartsSpecialValues, AreThoseOfTheDefinition) {
   const std::vector<std::pair<std::string, std::function<void(testing::NestInputs&)>>> cases{
       {"ordinary", [](auto&) {}},
@@ -338,8 +326,8 @@ TEST(TilePartsSpecialValues, AreThoseOfTheDefinition) {
     for (const auto& [name, change] : cases) {
       testing::NestInputs inputs = inputs_of(kind);
       change(inputs);
-      EXPECT_EQ(difference(testing::run_emulated(compiled, program, inputs).at("out"),
-                           testing::run_oracle(nest, inputs, false).at("out")),
+      EXPECT_EQ(testing::special_difference(testing::run_emulated(compiled, program, inputs).at("out"),
+                                            testing::run_oracle(nest, inputs, false).at("out")),
                 "")
           << name << " " << static_cast<int>(kind);
     }

@@ -93,17 +93,6 @@ std::int64_t parts_of_stream(const RuleVariant& variant, const FusionGroup& grou
   return useful_parts(blocks, axes.column >= 0 ? 1 : 2, extent(axes.reduction_axis) / tile, limits);
 }
 
-/// Does a group of products behind a preparation, such as norms of operands, have its sums along the streamed columns in parts?
-bool has_parts_behind_preparation(const GpuPointSource& source, RuleChoice choice, Fusion fusion, const TensorAxes& axes) {
-  constexpr std::int64_t kSomeParts = 4;
-  if (fusion != Fusion::prepared || axes.column >= 0) return false;
-  choice.split = axes.reduction_axis;
-  choice.parts = kSomeParts;
-  const RuleVariant& variant = source.variants.at(choice);
-  const FusionGroup& group = source.variants.heaviest(variant, fusion, true);
-  return group.part && tensor_axes(source.variants.nest(variant), variant.structure, group, source.limits.sm);
-}
-
 /// How much is fused where the product's streamed sum is cut into parts; nothing where it cannot be.
 std::optional<Fusion> fusion_of_parts(const GpuPointSource& source, const RuleChoice& rules, Fusion whole,
                                       const TensorAxes& axes) {
@@ -117,10 +106,11 @@ std::optional<Fusion> fusion_of_parts(const GpuPointSource& source, const RuleCh
       !rows_follow_stream(source.variants.nest(variant), variant.structure, group, axes);
   if (!possible || whole == Fusion::maximal) return possible ? std::optional(whole) : std::nullopt;
   if (whole != Fusion::prepared) return std::nullopt;
-  if (has_parts_behind_preparation(source, rules, whole, axes)) return whole;
-  // Other sums in parts may go along with the product's, or be apart.
+  // Streamed columns may have parts behind a preparation; else other sums in parts go along with the product's, or are apart.
+  std::vector<Fusion> fusions{Fusion::maximal, Fusion::careful};
+  if (axes.column < 0) fusions.insert(fusions.begin(), Fusion::prepared);
   const RuleVariant& cut = source.variants.at({rules.rules, axes.reduction_axis, kSomeParts});
-  for (const Fusion fusion : {Fusion::maximal, Fusion::careful}) {
+  for (const Fusion fusion : fusions) {
     const FusionGroup& own = source.variants.heaviest(cut, fusion, true);
     if (own.part && tensor_axes(source.variants.nest(cut), cut.structure, own, source.limits.sm)) return fusion;
   }

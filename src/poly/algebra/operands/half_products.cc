@@ -32,6 +32,22 @@ std::optional<std::pair<std::size_t, std::size_t>> half_products(const Statement
   return a && b && *a != *b ? std::optional(std::pair(*a, *b)) : std::nullopt;
 }
 
+std::vector<std::pair<std::size_t, std::size_t>> wide_and_half(const Nest& nest, const Statement& statement) {
+  std::vector<std::pair<std::size_t, std::size_t>> found;
+  if (statement.reduction != ReductionOp::add || statement.value.op() != ScalarOp::mul ||
+      statement.value.type() != ElementType::f32)
+    return found;
+  const std::vector<ScalarExpr>& args = statement.value.args();
+  for (const std::size_t k : {std::size_t{0}, std::size_t{1}}) {
+    const ScalarExpr& wide = args[k];
+    const auto half = half_read(args[1 - k]);
+    if (!half || wide.op() != ScalarOp::read || wide.type() != ElementType::f32) continue;
+    const auto read = static_cast<std::size_t>(wide.ordinal());
+    if (nest.tensor(statement.reads[read].tensor).role == TensorRole::temporary) found.emplace_back(read, *half);
+  }
+  return found;
+}
+
 bool follows_own_dim(const Statement& sum, std::size_t operand, std::size_t other) {
   const std::vector<int> reduced = reduced_dims(sum);
   for (int dim = 0; dim < static_cast<int>(sum.dims.size()); ++dim) {

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "poly/algebra/operands/half_products.h"
 #include "poly/algebra/rules/rule_list.h"
 #include "poly/algebra/values/nest_edit.h"
 #include "poly/algebra/values/polynomial.h"
@@ -53,17 +54,11 @@ bool holds_only(const Nest& nest, const Tensor& tensor, ElementType type) {
 /// The temporary that a sum of products reads, and the type of the other operand. Sets `why` where there is none.
 std::optional<std::pair<std::string, ElementType>> narrow_operand(const Nest& nest, const Statement& sum, std::string& why) {
   why = "it is no sum of products of a 16-bit tensor and a temporary of f32";
-  if (sum.reduction != ReductionOp::add || sum.value.op() != ScalarOp::mul || sum.value.type() != ElementType::f32)
-    return std::nullopt;
-  const std::vector<ScalarExpr>& args = sum.value.args();
-  for (const std::size_t k : {std::size_t{0}, std::size_t{1}}) {
-    const ScalarExpr &wide = args[k], other = strip_exact_casts(args[1 - k]);
-    if (wide.op() != ScalarOp::read || wide.type() != ElementType::f32) continue;
-    if (other.op() != ScalarOp::read || !is_half(other.type())) continue;
-    const Tensor& tensor = nest.tensor(sum.reads[static_cast<std::size_t>(wide.ordinal())].tensor);
-    if (tensor.role != TensorRole::temporary) continue;
+  for (const auto& [wide, half] : wide_and_half(nest, sum)) {
+    const Tensor& tensor = nest.tensor(sum.reads[wide].tensor);
+    const ElementType type = nest.tensor(sum.reads[half].tensor).type;
     why = "its temporary of f32 holds other values than those of 16 bits";
-    if (holds_only(nest, tensor, other.type())) return std::pair(tensor.name, other.type());
+    if (holds_only(nest, tensor, type)) return std::pair(tensor.name, type);
   }
   return std::nullopt;
 }

@@ -31,28 +31,18 @@ struct Operand {
 /// Sets `why` where there is none.
 std::optional<Operand> operand_of(const Nest& nest, const Statement& sum, std::string& why) {
   why = "it is no sum of products of a 16-bit input and a temporary of f32";
-  if (sum.reduction != ReductionOp::add || sum.value.op() != ScalarOp::mul || sum.value.type() != ElementType::f32)
-    return std::nullopt;
-  const std::vector<ScalarExpr>& args = sum.value.args();
-  for (const std::size_t k : {std::size_t{0}, std::size_t{1}}) {
-    const ScalarExpr &wide = args[k], other = strip_exact_casts(args[1 - k]);
-    if (wide.op() != ScalarOp::read || wide.type() != ElementType::f32) continue;
-    if (other.op() != ScalarOp::read || !is_half(other.type())) continue;
-    const auto tensor_of = [&](const ScalarExpr& read) -> const Tensor& {
-      return nest.tensor(sum.reads[static_cast<std::size_t>(read.ordinal())].tensor);
-    };
-    if (tensor_of(wide).role != TensorRole::temporary || tensor_of(other).role != TensorRole::input) continue;
+  const std::vector<int> reduced = reduced_dims(sum);
+  for (const auto& [wide, half] : wide_and_half(nest, sum)) {
+    const Access &a = sum.reads[wide], &b = sum.reads[half];
+    if (nest.tensor(b.tensor).role != TensorRole::input) continue;
     why = "its temporary has no elementwise definition";
-    const Statement* definition = sole_definition(nest, tensor_of(wide).name);
+    const Statement* definition = sole_definition(nest, a.tensor);
     if (!definition || position_of(nest, definition->name) > position_of(nest, sum.name)) continue;
     why = "its factors are not those of a product of matrices";
-    const auto read = static_cast<std::size_t>(wide.ordinal()), beside = static_cast<std::size_t>(other.ordinal());
-    const std::vector<int> reduced = reduced_dims(sum);
-    const bool meet = std::any_of(reduced.begin(), reduced.end(), [&](int dim) {
-      return depends_on_dim(sum.reads[read].relation, dim) && depends_on_dim(sum.reads[beside].relation, dim);
-    });
-    if (meet && follows_own_dim(sum, read, beside) && follows_own_dim(sum, beside, read))
-      return Operand{wide.ordinal(), definition, other.type()};
+    const bool meet = std::any_of(reduced.begin(), reduced.end(),
+                                  [&](int dim) { return depends_on_dim(a.relation, dim) && depends_on_dim(b.relation, dim); });
+    if (meet && follows_own_dim(sum, wide, half) && follows_own_dim(sum, half, wide))
+      return Operand{static_cast<int>(wide), definition, nest.tensor(b.tensor).type};
   }
   return std::nullopt;
 }
