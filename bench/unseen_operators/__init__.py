@@ -6,13 +6,13 @@ import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent.parent / "python"))
 
-from . import (attention, chained, contracted, distances, factored, further, graphs, images, layers, mixed, physical,  # noqa: E402
-               products, reduced, rows, scenes, scored, training, weighted, wider)
+from . import (attention, chained, contracted, distances, factored, further, graphs, images, layers, mixed, numeric,  # noqa: E402
+               physical, products, recent, reduced, rows, scenes, scored, training, weighted, wider)
 from .problem import Operator  # noqa: E402
 
 OPERATORS = {operator.name: operator
              for module in (attention, weighted, scored, products, contracted, rows, reduced, further, chained, wider, images, mixed, layers,
-                            distances, factored, scenes, physical, training, graphs)
+                            distances, factored, scenes, physical, training, graphs, numeric, recent)
              for operator in module.OPERATORS}
 
 __all__ = ["OPERATORS", "Operator"]

@@ -7,6 +7,7 @@
 #include <llvm/AsmParser/Parser.h>
 #include <llvm/ExecutionEngine/Orc/LLJIT.h>
 #include <llvm/IR/InstIterator.h>
+#include <llvm/IR/IntrinsicInst.h>
 #include <llvm/IR/Module.h>
 #include <llvm/IR/ReplaceConstant.h>
 #include <llvm/IR/Verifier.h>
@@ -117,6 +118,30 @@ void fuse_products(llvm::Function& function) {
   }
 }
 
+/// GPUs have one NaN, whatever made it: all bits set but the sign's. Its bits matter where integers are made of them.
+void make_one_nan(llvm::Function& function) {
+  const auto computes = [](const llvm::Value* value) {
+    const auto* intrinsic = llvm::dyn_cast<llvm::IntrinsicInst>(value);
+    return llvm::isa<llvm::BinaryOperator, llvm::FPTruncInst, llvm::FPExtInst>(value) ||
+           (intrinsic != nullptr && !intrinsic->mayReadFromMemory());
+  };
+  std::vector<llvm::BitCastInst*> reads;
+  for (llvm::Instruction& instruction : llvm::instructions(function)) {
+    auto* cast = llvm::dyn_cast<llvm::BitCastInst>(&instruction);
+    if (cast != nullptr && cast->getSrcTy()->isFPOrFPVectorTy() && cast->getType()->isIntOrIntVectorTy() &&
+        computes(cast->getOperand(0)))
+      reads.push_back(cast);
+  }
+  for (llvm::BitCastInst* read : reads) {
+    llvm::IRBuilder<> b(read);
+    llvm::Value* value = read->getOperand(0);
+    llvm::Type* element = value->getType()->getScalarType();
+    llvm::APInt bits = llvm::APInt::getSignedMaxValue(element->getScalarSizeInBits());
+    llvm::Constant* nan = llvm::ConstantFP::get(value->getType(), llvm::APFloat(element->getFltSemantics(), bits));
+    read->setOperand(0, b.CreateSelect(b.CreateFCmpUNO(value, value), nan, value));
+  }
+}
+
 }  // namespace
 
 class Module::Code {
@@ -155,7 +180,10 @@ class Module::Code {
       fuse_products(function);
       kernels.push_back(&function);
     }
-    for (llvm::Function* kernel : kernels) rewrite_kernel(*kernel, sites);
+    for (llvm::Function* kernel : kernels) {
+      rewrite_kernel(*kernel, sites);
+      make_one_nan(*kernel);  // it adds instructions, which have no number
+    }
     place_shared(module);
     for (llvm::Function* kernel : kernels) add_trampoline(module, *kernel);
     std::string problem;

@@ -65,6 +65,11 @@ NamedInputs special_inputs() {
   add("one element of a key is NaN", [](NestInputs& x) { put(x, "k", 43, kNaN, false); });
   add("the last key is NaN", [](NestInputs& x) { put(x, "k", kKeys - 1, kNaN); });
   add("a key of infinity", [](NestInputs& x) { put(x, "k", 40, kInf); });
+  add("the last key is of infinity", [](NestInputs& x) { put(x, "k", kKeys - 1, kInf); });
+  add("some keys of infinity", [](NestInputs& x) {
+    for (const std::int64_t j : {0, 9, 33, 68}) put(x, "k", j, kInf);
+  });
+  add("a query of infinity", [](NestInputs& x) { put(x, "q", 5, kInf, false); });
   add("some keys of minus infinity", [](NestInputs& x) {
     for (const std::int64_t j : {0, 1, 30, 31, 32, 69}) put(x, "k", j, -kInf);
   });
@@ -87,6 +92,13 @@ TEST(TensorSpecialValues, AttentionOfAllKeys) {
                     {small_steps(), small_steps("exp2_polynomial(out.io, 8)"), small_steps("exp2_polynomial(out.io, 16)"),
                      small_steps("operand_halves(out.io)")},
                     inputs);
+}
+
+/// The maximum that weights are relative to stays behind the true one.
+TEST(TensorSpecialValues, MaximaThatStayBehind) {
+  TensorSteps steps = small_steps("exp2_polynomial(out.io, 16)");
+  steps.rules = lazy_rules(8);
+  expect_definition(attention_nest({.depth = static_cast<int>(kDepth)}), {steps}, special_inputs());
 }
 
 /// What a mask hides of keys does not show; values are finite where it hides them.

@@ -10,6 +10,7 @@
 #include <llvm/IR/Module.h>
 #include <llvm/Support/TargetSelect.h>
 
+#include <bit>
 #include <cmath>
 #include <limits>
 
@@ -62,30 +63,31 @@ ScalarExpr unary(ScalarOp op, ScalarExpr a) { return ScalarExpr::make(op, {std::
 ScalarExpr magnitude(ScalarExpr a) { return unary(ScalarOp::abs, std::move(a)); }
 double exact_exp(double x) { return std::exp(x); }
 
-/// x -> 2^x by NvptxMath's polynomial, on the host.
+/// x -> 2^x by NvptxMath's polynomial, on the host; with `bounded_below`, beside a row's value (second argument).
 class PolynomialExp2 {
  public:
-  explicit PolynomialExp2(const nvptx::NvptxMath::Polynomial& form = {}) {
+  explicit PolynomialExp2(nvptx::NvptxMath::Polynomial form = {}, std::optional<bool> bounded_below = std::nullopt) {
     llvm::InitializeNativeTarget();
     llvm::InitializeNativeTargetAsmPrinter();
     auto context = std::make_unique<llvm::LLVMContext>();
     auto module = std::make_unique<llvm::Module>("exp2", *context);
     llvm::IRBuilder<> builder(*context);
-    auto* type = llvm::FunctionType::get(builder.getFloatTy(), {builder.getFloatTy()}, false);
+    auto* type = llvm::FunctionType::get(builder.getFloatTy(), {builder.getFloatTy(), builder.getFloatTy()}, false);
     auto* function = llvm::Function::Create(type, llvm::Function::ExternalLinkage, "power", *module);
     builder.SetInsertPoint(llvm::BasicBlock::Create(*context, "entry", function));
     nvptx::NvptxMath math;
+    if (bounded_below) form.unit = nvptx::NvptxMath::exponent_unit(builder, function->getArg(1), *bounded_below);
     math.use_polynomial(form);
     builder.CreateRet(math.exp2(builder, function->getArg(0)));
     jit_ = cantFail(llvm::orc::LLJITBuilder().create());
     cantFail(jit_->addIRModule(llvm::orc::ThreadSafeModule(std::move(module), std::move(context))));
-    power_ = cantFail(jit_->lookup("power")).toPtr<float (*)(float)>();
+    power_ = cantFail(jit_->lookup("power")).toPtr<float (*)(float, float)>();
   }
-  float operator()(float x) const { return power_(x); }
+  float operator()(float x, float row = 0) const { return power_(x, row); }
 
  private:
   std::unique_ptr<llvm::orc::LLJIT> jit_;
-  float (*power_)(float) = nullptr;
+  float (*power_)(float, float) = nullptr;
 };
 
 TEST(NvptxAccuracy, PolynomialsOfExponentialsAreAsGoodAsDocumentedAndNothingFarBelow) {
@@ -123,6 +125,23 @@ TEST(NvptxAccuracy, PolynomialsKeepNaN) {
       EXPECT_EQ(power(above ? infinity : 126), above ? infinity : power(126));
     }
   }
+}
+
+/// A GPU's NaN stays NaN beside any row value, with the bits added to or not; what is infinitely far below such a row's maximum has no weight.
+TEST(NvptxAccuracy, PolynomialsKeepNaNBesideARowsMaximum) {
+  const float infinity = std::numeric_limits<float>::infinity(), nan = std::bit_cast<float>(0x7fffffffU);
+  for (const bool bounded : {false, true}) {
+    const PolynomialExp2 power({true, false}, bounded);
+    EXPECT_EQ(power(-3, 5), power(-3, -1e30F));
+    EXPECT_NEAR(power(-3, 5) * 8, 1, 1.1e-4);
+    EXPECT_EQ(power(-infinity, 5), 0);
+    EXPECT_TRUE(std::isnan(power(nan, infinity)));
+    EXPECT_TRUE(std::isnan(power(nan, nan)));
+    EXPECT_LT(power(-infinity, infinity), 0x1p-140F);
+    EXPECT_GE(power(-infinity, infinity), 0);
+  }
+  EXPECT_TRUE(std::isnan(PolynomialExp2({true, false}, false)(nan, -infinity)));
+  EXPECT_EQ(PolynomialExp2({true, false}, true)(-infinity, -infinity), 0);
 }
 
 TEST(NvptxAccuracy, ExponentialsOfF32KernelsAreRightOverTheWholeRange) {

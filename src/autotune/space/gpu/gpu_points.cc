@@ -375,11 +375,12 @@ void add_few_results(const GpuPointSource& source, const std::set<std::string>& 
     return results;
   };
   constexpr double kLongSum = 1 << 17;  // points of a result that would keep a cluster busy for long
+  constexpr std::int64_t kRounds = 8;   // of results that each keep a unit busy
   const FusionGroup* sums = heaviest_of(source.variants, whole, Fusion::none, [&](const FusionGroup& group) {
     const auto results = static_cast<double>(results_of(group));
     const double all = whole.structure.loop_groups[static_cast<std::size_t>(group.heaviest)].points;
     const bool few = results <= std::max(source.limits.units / 32, 1);
-    return sums_up(whole, group) && (few || (results <= source.limits.units && all >= kLongSum * results));
+    return sums_up(whole, group) && (few || (results <= kRounds * source.limits.units && all >= kLongSum * results));
   });
   if (sums == nullptr || std::any_of(nest.statements.begin(), nest.statements.end(), multiplies_matrices)) return;
   const auto points_of = [&](const FusionGroup& group) {
@@ -394,7 +395,7 @@ void add_few_results(const GpuPointSource& source, const std::set<std::string>& 
     // Four blocks of 512 threads fill a multiprocessor. The last ones are for sums over one dim.
     for (const auto& [rounds, threads] : {std::pair{4, 512}, {2, 512}, {8, 512}, {32, 32}}) {
       const std::int64_t parts = ceil_div(rounds * source.limits.units, results);
-      if (whole.structure.axes[axis].extent < 2 * parts) continue;
+      if (parts < 2 || whole.structure.axes[axis].extent < 2 * parts) continue;
       points.push_back(completed(source, {rules, split, parts}, Fusion::alike, {{"threads", threads}, {"cluster", 1}}));
     }
   }
@@ -453,6 +454,7 @@ std::vector<NamedValues> likely_gpu_values(const GpuPointSource& source) {
     add_row_values(source, {simple.rules, axis, parts}, points);
   }
   add_few_results(source, without_tiles.rules, points);
+  if (simple.rules != source.usual_rules) add_few_results(source, source.usual_rules, points);
   add_column_values(source, simple.rules, true, points);
   add_short_runs(source, simple.rules, points);
   add_short_sums(source, simple, points);

@@ -184,7 +184,7 @@ std::set<std::string> sizes_of_short_rows(const Nest& nest, const Sizes& sizes) 
 }
 
 void specialize_product_sizes(Nest& nest) {
-  std::set<std::string> first, second;
+  std::set<std::string> first, second, kept;
   for (const Statement& statement : nest.statements) {
     const auto product = unscaled_contraction_of(statement);
     if (!product) continue;
@@ -193,16 +193,20 @@ void specialize_product_sizes(Nest& nest) {
     const bool half_a = is_half_input(nest, a), half_b = is_half_input(nest, b);
     if (half_a && half_b) {
       const auto reduced = [&](int dim) { return !follows(statement.write, dim); };
-      add_sizes(nest, a, reduced, first);
-      add_sizes(nest, b, reduced, first);
+      for (const Access* operand : {&a, &b}) {
+        add_sizes(nest, *operand, reduced, first);
+        add_sizes(nest, *operand, [&](int dim) { return !reduced(dim); }, kept);
+      }
     } else if (half_a != half_b && nest.tensor((half_a ? b : a).tensor).role == TensorRole::temporary) {
       const Access& rows = half_a ? b : a;
       add_sizes(nest, half_a ? a : b, [&](int dim) { return follows(statement.write, dim) && !follows(rows, dim); }, second);
     }
   }
   if (first.empty() || second.empty()) return;
-  for (SizeParam& size : nest.sizes)
-    size.specialized = size.specialized || first.contains(size.name) || second.contains(size.name);
+  for (SizeParam& size : nest.sizes) {
+    const bool along = first.contains(size.name) || second.contains(size.name);
+    size.specialized = size.specialized || (along && !kept.contains(size.name));
+  }
 }
 
 }  // namespace nestor

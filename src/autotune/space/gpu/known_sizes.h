@@ -10,7 +10,8 @@ namespace nestor {
 
 /// Marks as specialized what two products in a row run along in their operands' tiles: the extents of the dims that a sum of products of
 /// two 16-bit inputs reduces, and of those that the second product, of what the first has left and another 16-bit input, adds to the rows
-/// (head sizes of attention). The definition need not say so. Other nests stay as they are.
+/// (head sizes of attention). Sizes that the first product's results have too (square matrices) stay free: tiles are cut from those.
+/// The definition need not say so. Other nests stay as they are.
 void specialize_product_sizes(Nest& nest);
 
 /// Sizes that are free, in the innermost extents of large arguments whose rows have at most 64 elements, and of dims next to those while

@@ -5,9 +5,11 @@
 #include "autotune/space/structure/axes.h"
 #include "autotune/space/structure/rule_steps.h"
 #include "codegen/tile/analysis/op_shape.h"
+#include "codegen/tile/contraction.h"
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -42,12 +44,42 @@ bool outlives_stream(RuleVariants& variants, const RuleVariant& variant, const F
   return outlives;
 }
 
+/// Do sums of products start in another kernel, so that tiles would have to be read first?
+bool starts_apart(const Nest& nest, const NestStructure& structure, const FusionGroup& group) {
+  std::set<std::string> own, sums;
+  for (const int u : group.loop_groups) {
+    const std::vector<std::string>& names = structure.loop_groups[static_cast<std::size_t>(u)].statements;
+    own.insert(names.begin(), names.end());
+    for (const std::string& name : names) {
+      if (multiplies_matrices(nest.statement(name))) sums.insert(nest.statement(name).write.tensor);
+    }
+  }
+  return std::any_of(nest.statements.begin(), nest.statements.end(), [&](const Statement& statement) {
+    return sums.contains(statement.write.tensor) && !own.contains(statement.name);
+  });
+}
+
 /// Do products of the heaviest group fit tensor cores?
 bool has_place(RuleVariants& variants, const RuleVariant& variant, Fusion fusion, const GpuLimits& limits) {
   const FusionGroup& group = variants.heaviest(variant, fusion);
   const auto axes = tensor_axes(variants.nest(variant), variant.structure, group, limits.sm);
   return axes && axes->no_product.empty() && !likely_tensor_choices(*axes, limits).empty() &&
-         !outlives_stream(variants, variant, group, *axes);
+         !outlives_stream(variants, variant, group, *axes) && !starts_apart(variants.nest(variant), variant.structure, group);
+}
+
+/// Multiplications of products of matrices in groups that no tensor cores take.
+double points_on_lanes(RuleVariants& variants, const RuleVariant& variant, Fusion fusion, const GpuLimits& limits) {
+  const Nest& nest = variants.nest(variant);
+  double points = 0;
+  for (const FusionGroup& group : variants.fusion_groups(variant, fusion)) {
+    const auto axes = tensor_axes(nest, variant.structure, group, limits.sm);
+    if (axes && axes->no_product.empty() && !likely_tensor_choices(*axes, limits).empty()) continue;
+    for (const int u : group.loop_groups) {
+      const LoopGroup& loop_group = variant.structure.loop_groups[static_cast<std::size_t>(u)];
+      for (const std::string& name : loop_group.statements) points += multiplies_matrices(nest.statement(name)) ? loop_group.points : 0;
+    }
+  }
+  return points;
 }
 
 /// Of the rows and terms of a usual tile, what sums fill.
@@ -156,7 +188,12 @@ std::set<std::string> rules_for_tensor_cores(RuleVariants& variants, const std::
   for (const std::string& rule : usual) {
     if (fuses(without(rule))) return without(rule);
   }
-  if (finds_place(usual)) return usual;
+  // Of products in kernels apart, as many as can be.
+  const auto on_lanes = [&](const std::set<std::string>& rules) {
+    const RuleVariant& variant = variants.at({rules});
+    return points_on_lanes(variants, variant, fusion_for_tensor_cores(variants, variant, limits), limits);
+  };
+  if (finds_place(usual)) return more != usual && finds_place(more) && on_lanes(more) < on_lanes(usual) / 2 ? more : usual;
   for (const std::string& rule : usual) {
     if (finds_place(without(rule))) return without(rule);
   }

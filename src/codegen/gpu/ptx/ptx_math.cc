@@ -33,7 +33,7 @@ constexpr int kMantissaBits = 23;
 
 /// 2^x = 2^n 2^f with n = round(x): the minimax polynomial of 2^f on [-1/2, 1/2] that is 1 at 0, by Remez' exchange, n added to the
 /// exponent's bits. The sum x + 1.5 * 2^23 rounds x and leaves n in the low bits. n = -127 makes 1 the bits of 0, n = 128 those of
-/// infinity. Adding to bits would make a number of NaN: 0 x, added, keeps it, or a unit of 0 in its row adds nothing.
+/// infinity. Adding to bits would make a number of NaN: 0 x, added, keeps it, or the unit of its row does.
 Value* exp2_polynomial(Builder& b, Value* x, const NvptxMath::Polynomial& form) {
   constexpr double kRound = 12582912.0;
   constexpr double kCoefficients[] = {1.0, 0.6932829270991665, 0.24221095927482292, 0.05500893111988299};
@@ -56,8 +56,13 @@ Value* NvptxMath::exp2(Builder& b, Value* x) const {
   return polynomial_ ? exp2_polynomial(b, x, *polynomial_) : call(b, llvm::Intrinsic::nvvm_ex2_approx_ftz_f, {x});
 }
 
-Value* NvptxMath::exponent_unit(Builder& b, Value* taint) {
-  return b.CreateSelect(b.CreateFCmpORD(taint, taint), b.getInt32(1U << kMantissaBits), b.getInt32(0));
+/// Without the unit 2^23, n is 0x7fffffff (a GPU has this NaN only) or that of -127. Its unit keeps the bits of the first one NaN and makes
+/// 2^-141 of 1 for the second: less than half of any 16-bit number.
+Value* NvptxMath::exponent_unit(Builder& b, Value* taint, bool bounded_below) {
+  constexpr std::uint32_t kKeepsNaN = 0x74e9d2;
+  Value* size = bounded_below ? taint : b.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, taint);
+  Value* finite = b.CreateFCmpOLT(size, llvm::ConstantFP::getInfinity(taint->getType()));
+  return b.CreateSelect(finite, b.getInt32(1U << kMantissaBits), b.getInt32(kKeepsNaN));
 }
 
 Value* NvptxMath::exp(Builder& b, Value* x) const {

@@ -31,13 +31,14 @@ class NvptxMath : public MathEmitter {
   /// What a polynomial in place of ex2.approx has to test.
   struct Polynomial {
     bool limit_below = true, limit_above = true;  ///< arguments may be below -126, above 126
-    Value* unit = nullptr;                        ///< exponent_unit of a value that is NaN wherever an argument is
+    Value* unit = nullptr;                        ///< exponent_unit of a value that is no number where an argument is none
   };
   /// While set, exp2 is a polynomial of degree 3 on the FMA units instead of ex2.approx: relative error below 1.1e-4 for
   /// arguments from -126 up; below, results are less than 2^-125, and 0 from -127 down. NaN, infinities and overflow as exp2 has them.
   void use_polynomial(std::optional<Polynomial> form) { polynomial_ = form; }
-  /// i32: what an exponent's least bit counts, 0 where `taint` is NaN.
-  static Value* exponent_unit(Builder& b, Value* taint);
+  /// i32: what an exponent's least bit counts, and beside a `taint` of NaN or infinity what keeps NaN and makes next to nothing of arguments
+  /// of minus infinity. `bounded_below`: they are relative to the larger one of `taint` and a number, so minus infinity is none.
+  static Value* exponent_unit(Builder& b, Value* taint, bool bounded_below);
 
   /// Two f32 values as one i32 of two f16 or bf16, the first in the low half; one instruction.
   Value* pack_f16(Builder& b, Value* low, Value* high) const;

@@ -133,6 +133,12 @@ bool is_arithmetic(ScalarOp op) {
 
 bool close(double a, double b) { return a == b || std::fabs(a - b) <= 1e-6 * std::fmax(std::fabs(a), std::fabs(b)); }
 
+/// A product of integers that are sizes or indices, such as a number of elements.
+bool is_index_product(const ScalarExpr& expr) {
+  const auto plain = [](const ScalarExpr& factor) { return factor.op() == ScalarOp::index || is_index_product(factor); };
+  return expr.op() == ScalarOp::mul && !is_float(expr.type()) && std::all_of(expr.args().begin(), expr.args().end(), plain);
+}
+
 }  // namespace
 
 Monomial multiply(const Monomial& a, const Monomial& b) {
@@ -208,7 +214,8 @@ Polynomial polynomial_of(const ScalarExpr& expr) {
     case ScalarOp::neg:
       return scaled(polynomial_of(expr.args()[0]), -1);
     case ScalarOp::cast:
-      return expr.args()[0].type() == ElementType::f32 ? polynomial_of(expr.args()[0]) : atom(expr);
+      if (expr.args()[0].type() == ElementType::f32) return polynomial_of(expr.args()[0]);
+      return is_index_product(expr.args()[0]) ? Polynomial{product_of(expr)} : atom(expr);
     default:
       return is_arithmetic(expr.op()) ? binary_polynomial(expr) : atom(expr);
   }
@@ -234,6 +241,10 @@ Monomial product_of(const ScalarExpr& expr) {
         break;
       case ScalarOp::cast:
         if (expr.args()[0].type() == ElementType::f32) return product_of(expr.args()[0]);
+        if (is_index_product(expr.args()[0])) {
+          const auto factor = [&](std::size_t k) { return product_of(ScalarExpr::cast(ElementType::f32, expr.args()[0].args()[k])); };
+          if (const auto product = checked_product(factor(0), factor(1))) return *product;
+        }
         break;
       default:
         break;

@@ -278,7 +278,7 @@ void TensorEmitter::map(int k, const ScalarExpr& expr, bool masked, bool gives_b
     if (form.unit == nullptr) {
       Value* taint = fragment_value(op.op.reads[static_cast<std::size_t>(exponents.taint)].buffer, place);
       // Hidden, or LLVM shifts and chooses for every element instead.
-      form.unit = units[2 * place.tile + place.half] = ptx_.opaque(NvptxMath::exponent_unit(b_, taint));
+      form.unit = units[2 * place.tile + place.half] = ptx_.opaque(NvptxMath::exponent_unit(b_, taint, exponents.bounded_below));
     }
     return form;
   };

@@ -199,12 +199,21 @@ bool covers(const TensorOp& reduction, const TensorOp& map) {
   });
 }
 
+struct RowRead {
+  int ordinal = 0;
+  bool bounded_below = false;  ///< the larger one of it and a number is what is meant
+};
+
 /// The read of a row value that `factor` is, or is the larger one of with a number.
-std::optional<int> row_read(const TensorPlan& plan, const TensorOp& op, const ScalarExpr& factor) {
-  if (factor.op() == ScalarOp::max && factor.args()[1].op() == ScalarOp::constant) return row_read(plan, op, factor.args()[0]);
+std::optional<RowRead> row_read(const TensorPlan& plan, const TensorOp& op, const ScalarExpr& factor) {
+  if (factor.op() == ScalarOp::max && factor.args()[1].op() == ScalarOp::constant) {
+    auto read = row_read(plan, op, factor.args()[0]);
+    if (read) read->bounded_below = std::isfinite(factor.args()[1].number());
+    return read;
+  }
   if (factor.op() != ScalarOp::read) return std::nullopt;
   const auto fragment = plan.fragments.find(op.op.reads[static_cast<std::size_t>(factor.ordinal())].buffer);
-  return fragment != plan.fragments.end() && fragment->second.columns == 0 ? std::optional(factor.ordinal()) : std::nullopt;
+  return fragment != plan.fragments.end() && fragment->second.columns == 0 ? std::optional(RowRead{factor.ordinal()}) : std::nullopt;
 }
 
 bool same_sum(Polynomial a, const Polynomial& b) {
@@ -218,7 +227,7 @@ bool same_sum(Polynomial a, const Polynomial& b) {
 }
 
 /// If the exponent is c (x - m) with a maximum m over x: the read of m. `scale`: doublings for each unit of the exponent.
-std::optional<int> read_of_maximum(const TensorPlan& plan, std::size_t k, const ScalarExpr& exponent, double scale) {
+std::optional<RowRead> read_of_maximum(const TensorPlan& plan, std::size_t k, const ScalarExpr& exponent, double scale) {
   const TensorOp& op = plan.ops[k];
   Polynomial terms = polynomial_of(exponent);
   for (std::size_t t = 0; t < terms.size(); ++t) {
@@ -226,7 +235,7 @@ std::optional<int> read_of_maximum(const TensorPlan& plan, std::size_t k, const 
       const auto& [factor, power] = terms[t].factors[f];
       const auto read = power == 1 ? row_read(plan, op, factor) : std::nullopt;
       if (!read) continue;
-      const RowMaximum maximum = maximum_before(plan, k, op.op.reads[static_cast<std::size_t>(*read)].buffer);
+      const RowMaximum maximum = maximum_before(plan, k, op.op.reads[static_cast<std::size_t>(read->ordinal)].buffer);
       const ScalarExpr taken = maximum.reduction != nullptr ? value_over(*maximum.reduction, op) : ScalarExpr();
       if (!taken.defined() || !covers(*maximum.reduction, op)) continue;
       Monomial rate = terms[t];
@@ -328,14 +337,17 @@ Exponents exponents_of(const TensorPlan& plan, int k, bool masked) {
     others = others || node.op() == ScalarOp::pow || node.op() == ScalarOp::erf;  // made of powers of two
   });
   if (others || exponents.empty()) return {};
-  Exponents result{true, true, -1};
+  Exponents result{true, true};
   for (const ScalarExpr& node : exponents) {
     const double scale = node.op() == ScalarOp::exp ? std::numbers::log2e : 1;
     const Range range = product(intervals.of(number, node.args()[0]), {scale, scale});
     const auto maximum = read_of_maximum(plan, number, node.args()[0], scale);
     result.least = result.least && range.low >= -kMost;
     result.most = result.most && (range.high <= kMost || maximum.has_value());
-    if (exponents.size() == 1 && maximum) result.taint = *maximum;
+    if (exponents.size() == 1 && maximum) {
+      result.taint = maximum->ordinal;
+      result.bounded_below = maximum->bounded_below;
+    }
   }
   return result;
 }

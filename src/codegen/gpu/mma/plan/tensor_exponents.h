@@ -9,8 +9,9 @@ namespace nestor::nvptx {
 struct Exponents {
   bool least = false;  ///< none is below -126, minus infinity included
   bool most = false;   ///< none is above 126, infinity included
-  /// The read of the op whose value, one a row, is NaN wherever an argument is: the row's extremum of the same terms. -1: none is known.
+  /// The read of the op whose value, one a row, is NaN or infinite where an argument is NaN: the row's maximum. -1: none is known.
   int taint = -1;
+  bool bounded_below = false;  ///< arguments are relative to the larger one of that value and a number
 };
 
 /// Of map `k` of the plan; `masked`: where values that the plan has chosen outside of ops' points (minus infinity) may be among its
@@ -18,7 +19,8 @@ struct Exponents {
 ///
 /// Two arguments are used. (1) Interval arithmetic over what the plan's ops leave in fragments. (2) An argument c (x - m), c > 0, where a
 /// reduction before has taken the maximum m over x at all points of the map: x <= m, so the argument is at most 0; and a maximum passes
-/// NaN on, so m is NaN where x is. m may also stay behind by t doublings if it does so by select(doublings <= t, old, new).
+/// NaN on, so m is NaN where x is, and infinite where x - m is NaN otherwise. m may also stay behind by t doublings if it does so by
+/// select(doublings <= t, old, new).
 Exponents exponents_of(const TensorPlan& plan, int k, bool masked);
 
 /// May powers of two in map `k` be off by 2^-13 of themselves, as the polynomial of few terms is? Where its values are rounded to 16 bits
