@@ -84,6 +84,7 @@ Runs choose_runs(const std::vector<std::int64_t>& shape, std::int64_t count, std
 constexpr double kCheap = 4e6;
 constexpr double kFullLimit = 2e10;
 constexpr double kBackwardLimit = 4e9;  ///< of one sample
+constexpr double kSlackOfBoxes = 4;     ///< boxes hold more points than what is in them
 constexpr std::int64_t kAllElements = 1 << 16;
 constexpr std::int64_t kMostInRuns = 1 << 14;
 constexpr std::size_t kEnoughSamples = 64, kFewestSamples = 16;  ///< the corners are among the fewest
@@ -307,6 +308,17 @@ std::vector<OracleSample> some_samples(Reference& reference, const Nest& nest, s
   return chosen_samples(reference, nest, samples, seed, {1, kMostSecondsOfSome, true}, nullptr);
 }
 
+namespace {
+
+/// Throws as the evaluation of an element would, before it has spent all that it may.
+void refuse_costly_elements(const Reference& reference, const Nest& nest, const Sizes& sizes) {
+  if (reference.full_cost() <= kBackwardLimit) return;
+  if (const auto cost = cost_of_first_elements(nest, sizes); cost && *cost > kBackwardLimit * kSlackOfBoxes)
+    Reference::refuse_cost(*cost, kBackwardLimit);
+}
+
+}  // namespace
+
 std::vector<OracleSample> reference_samples(const Nest& nest, const Sizes& sizes, const std::map<std::string, double>& scalars,
                                             const HostTensors& inputs, std::int64_t samples, std::uint64_t seed,
                                             const std::atomic<bool>* stop) {
@@ -318,6 +330,7 @@ std::vector<OracleSample> reference_samples(const Nest& nest, const Sizes& sizes
       reference.evaluate_all(kFullLimit);
       result = all_samples(reference, nest, kAllElements);
     } else {
+      refuse_costly_elements(reference, nest, sizes);
       auto whole = reference.full_cost() <= kMostForAll ? whole_samples(nest, sizes, scalars, inputs, stop) : std::nullopt;
       result =
           whole ? std::move(*whole) : chosen_samples(reference, nest, samples, seed, {host_threads(), kMostSampleSeconds}, stop);

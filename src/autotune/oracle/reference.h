@@ -96,6 +96,10 @@ class DefinitionCost {
   std::vector<Box> boxes_;
 };
 
+/// Of the first element of each output, with all that it needs, at one choice of sizes; at least where a statement reads what it writes.
+/// Nothing where DefinitionCost has nothing.
+std::optional<double> cost_of_first_elements(const Nest& nest, const Sizes& sizes);
+
 /// Where an element lies, by dim.
 std::array<std::int64_t, 64> coordinates_of(std::int64_t linear, const std::vector<std::int64_t>& strides);
 
@@ -106,6 +110,9 @@ class Reference {
  public:
   /// `inputs` must outlive the object. `scalars`: missing ones take the nest's default.
   Reference(const Nest& nest, const Sizes& sizes, const std::map<std::string, double>& scalars, const HostTensors& inputs);
+
+  /// Throws: the definition takes so many elementary evaluations, more than the limit.
+  [[noreturn]] static void refuse_cost(double cost, double limit);
 
   /// Makes ready for copy_for(), which several threads may call then.
   void compile_all();

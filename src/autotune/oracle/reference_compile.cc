@@ -1,6 +1,7 @@
 // Compilation of a nest for the reference evaluator: all isl work is done here, once a statement.
 #include "autotune/oracle/reference.h"
 #include "poly/isl/isl_tools.h"
+#include "poly/nest/nest_sets.h"
 #include "support/element_codec.h"
 #include "support/error.h"
 #include "support/system/available_memory.h"
@@ -263,6 +264,30 @@ std::optional<double> DefinitionCost::at(const Sizes& sizes) const {
   return cost;
 }
 
+std::optional<double> cost_of_first_elements(const Nest& nest, const Sizes& sizes) {
+  Nest cone = nest;
+  with_isl_budget("finding what an element needs", [&] {
+    std::map<std::string, isl::set> needed;
+    for (const Tensor& tensor : nest.tensors) {
+      if (tensor.role == TensorRole::output) needed.emplace(tensor.name, at_sizes(tensor_box(tensor), sizes).lexmin());
+    }
+    for (auto statement = cone.statements.rbegin(); statement != cone.statements.rend(); ++statement) {
+      const isl::set domain = at_sizes(statement->domain, sizes);
+      const auto found = needed.find(statement->write.tensor);
+      statement->domain = found == needed.end() ? domain.subtract(domain)
+                                                : domain.intersect(found->second.apply(at_sizes(statement->write.relation, sizes).reverse()));
+      for (const Access& read : statement->reads) {
+        if (nest.tensor(read.tensor).role == TensorRole::input || read.tensor == statement->write.tensor) continue;
+        const isl::set elements = statement->domain.apply(at_sizes(read.relation, sizes));
+        const auto [place, fresh] = needed.emplace(read.tensor, elements);
+        if (!fresh) place->second = place->second.unite(elements);
+      }
+    }
+    std::erase_if(cone.statements, [](const Statement& statement) { return statement.domain.is_empty(); });
+  });
+  return DefinitionCost(cone).at(sizes);
+}
+
 Reference::Reference(const Nest& nest, const Sizes& sizes, const std::map<std::string, double>& scalars,
                      const HostTensors& inputs)
     : scalars_(scalars), rounding_(rounding_model(nest)) {
@@ -406,14 +431,14 @@ void Reference::finish_loops(LoopCode& code, bool whole) const {
   code.strides = std::move(strides);
 }
 
+void Reference::refuse_cost(double cost, double limit) {
+  user_error("oracle: evaluating the definition at these sizes takes {:.0f} million operations, more than {:.0f} million; use smaller sizes",
+             cost / 1e6, limit / 1e6);
+}
+
 void Reference::evaluate_all(double cost_limit) {
   limit_ = cost_limit;
-  if (full_cost() > cost_limit) {
-    user_error(
-        "oracle: evaluating the definition at these sizes takes {:.0f} million operations, more than {:.0f} million; use smaller "
-        "sizes",
-        full_cost() / 1e6, cost_limit / 1e6);
-  }
+  if (full_cost() > cost_limit) refuse_cost(full_cost(), cost_limit);
   constexpr double kMemoryLimit = 1.5e9;
   double bytes = 0;
   for (const Store& store : stores_) {

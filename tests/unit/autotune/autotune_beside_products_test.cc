@@ -1,5 +1,6 @@
 // What stands beside products, parts of sums, and sums over pairs: statements that one kernel can have together are not left to kernels of
 // their own.
+#include "autotune/space/gpu/known_sizes.h"
 #include "autotune/space/nest/nest_space.h"
 #include "autotune/space/structure/rule_steps.h"
 #include "autotune/space/structure/rule_variants.h"
@@ -11,6 +12,7 @@
 
 #include <gtest/gtest.h>
 
+#include <limits>
 #include <set>
 
 namespace nestor {
@@ -147,6 +149,86 @@ TEST(PartsOfSums, EachStatementIsInOneGroup) {
       EXPECT_EQ(seen, all) << nest.op << axis;
     }
   }
+}
+
+/// Columns over their sums of magnitudes, and the products of all pairs of columns.
+Nest products_of_scaled_columns() {
+  const std::string column = "0 <= f < F", point = "0 <= n < N and 0 <= f < F", pair = "0 <= f < F and 0 <= h < F";
+  return NestBuilder("products_of_scaled_columns", {{"N", 300}, {"F", 200}})
+      .tensor("x", TensorRole::input, {"N", "F"}, kHalf)
+      .tensor("total", TensorRole::temporary, {"F"})
+      .tensor("scaled", TensorRole::temporary, {"N", "F"}, kHalf)
+      .tensor("out", TensorRole::output, {"F", "F"})
+      .statement("total_init[f] : " + column, "total[f]", {}, number(0))
+      .statement("total[f, n] : " + point, "total[f]", {"x[n, f]"}, apply(ScalarOp::abs, wide(0)), ReductionOp::add)
+      .statement("scaled[n, f] : " + point, "scaled[n, f]", {"x[n, f]", "total[f]"},
+                 ScalarExpr::cast(kHalf, wide(0) / (read(1) + number(1))))
+      .statement("out_init[f, h] : " + pair, "out[f, h]", {}, number(0))
+      .statement("out[f, h, n] : " + pair + " and 0 <= n < N", "out[f, h]", {"scaled[n, f]", "scaled[n, h]"}, wide(0) * wide(1),
+                 ReductionOp::add)
+      .build();
+}
+
+int products_on_tensor_cores(const KernelPlans& plans) {
+  const auto has_them = [](const auto& kernel) { return kernel.tensor.has_value(); };
+  return static_cast<int>(std::count_if(plans.kernels.begin(), plans.kernels.end(), has_them));
+}
+
+TEST(BesideProducts, SumsStartInTheKernelOfTheProductAndNotWithWhatStandsBefore) {
+  Guess guess(products_of_scaled_columns(), {{"N", 4096}, {"F", 1024}});
+  ASSERT_EQ(guess.candidate.infeasible, "");
+  EXPECT_EQ(products_on_tensor_cores(*plan_kernels(guess.program(), {})), 1);
+  EXPECT_EQ(guess.difference({{"N", 70}, {"F", 40}}), "");
+}
+
+/// Attention with heads that no block holds: weights of all rows, then means of them.
+Nest attention_of_wide_heads() {
+  const std::string row = "0 <= s < S", pair = row + " and 0 <= p < P", cell = row + " and 0 <= c < 1024";
+  const std::string points = pair + " and 0 <= c < 1024";
+  return NestBuilder("attention_of_wide_heads", {{"S", 256}, {"P", 512}})
+      .tensor("x", TensorRole::input, {"P", "1024"}, kHalf)
+      .tensor("phi", TensorRole::input, {"S", "1024"}, kHalf)
+      .tensor("score", TensorRole::temporary, {"S", "P"})
+      .tensor("top", TensorRole::temporary, {"S"})
+      .tensor("power", TensorRole::temporary, {"S", "P"})
+      .tensor("total", TensorRole::temporary, {"S"})
+      .tensor("sum", TensorRole::temporary, {"S", "1024"})
+      .tensor("out", TensorRole::output, {"S", "1024"}, kHalf)
+      .statement("score_init[s, p] : " + pair, "score[s, p]", {}, number(0))
+      .statement("score[s, p, c] : " + points, "score[s, p]", {"x[p, c]", "phi[s, c]"}, wide(0) * wide(1), ReductionOp::add)
+      .statement("top_init[s] : " + row, "top[s]", {}, number(-std::numeric_limits<double>::infinity()))
+      .statement("top[s, p] : " + pair, "top[s]", {"score[s, p]"}, read(0), ReductionOp::max)
+      .statement("power[s, p] : " + pair, "power[s, p]", {"score[s, p]", "top[s]"}, apply(ScalarOp::exp, read(0) - read(1)))
+      .statement("total_init[s] : " + row, "total[s]", {}, number(0))
+      .statement("total[s, p] : " + pair, "total[s]", {"power[s, p]"}, read(0), ReductionOp::add)
+      .statement("sum_init[s, c] : " + cell, "sum[s, c]", {}, number(0))
+      .statement("sum[s, c, p] : " + points, "sum[s, c]", {"power[s, p]", "x[p, c]"}, read(0) * wide(1), ReductionOp::add)
+      .statement("out[s, c] : " + cell, "out[s, c]", {"sum[s, c]", "total[s]"}, ScalarExpr::cast(kHalf, read(0) / read(1)))
+      .build();
+}
+
+TEST(BesideProducts, OfProductsInKernelsApartAsManyAsCanBeHaveTensorCores) {
+  Guess guess(attention_of_wide_heads(), {{"S", 512}, {"P", 4096}});
+  ASSERT_EQ(guess.candidate.infeasible, "");
+  EXPECT_EQ(products_on_tensor_cores(*plan_kernels(guess.program(), {})), 2);
+  EXPECT_EQ(guess.difference({{"S", 20}, {"P", 40}}), "");
+}
+
+/// Tiles are cut from them, whatever products do with them next.
+TEST(KnownSizes, AreNotThoseOfSquareMatrices) {
+  Nest square = NestBuilder("cube", {{"N", 64}})
+                    .tensor("x", TensorRole::input, {"N", "N"}, kHalf)
+                    .tensor("square", TensorRole::temporary, {"N", "N"})
+                    .tensor("out", TensorRole::output, {"N", "N"})
+                    .statement("square_init[i, j] : 0 <= i < N and 0 <= j < N", "square[i, j]", {}, number(0))
+                    .statement("square[i, j, k] : 0 <= i < N and 0 <= j < N and 0 <= k < N", "square[i, j]", {"x[i, k]", "x[j, k]"},
+                               wide(0) * wide(1), ReductionOp::add)
+                    .statement("out_init[i, j] : 0 <= i < N and 0 <= j < N", "out[i, j]", {}, number(0))
+                    .statement("out[i, j, k] : 0 <= i < N and 0 <= j < N and 0 <= k < N", "out[i, j]", {"square[i, k]", "x[k, j]"},
+                               read(0) * wide(1), ReductionOp::add)
+                    .build();
+  specialize_product_sizes(square);
+  EXPECT_FALSE(square.sizes.at(0).specialized);
 }
 
 TEST(PairSums, DistancesAreComputedByEachMinimumInRegisters) {

@@ -484,6 +484,18 @@ TEST(Moments, PointsMayRunOverSeveralDims) {
   EXPECT_THAT(composite.followers[0].correction.str({}, {}), HasSubstr("n_total")) << "of both sizes, one of them a number";
 }
 
+/// The number of points as a product of integers: that of both dims is one, that of one dim twice is none.
+TEST(Moments, PointsMayBeCountedByAProductOfSizes) {
+  for (const int second : {1, 0}) {
+    Nest nest = samples::channel_norm();
+    const ScalarExpr count = ScalarExpr::make(ScalarOp::mul, {ScalarExpr::index(0), ScalarExpr::index(second)});
+    for (Statement& statement : nest.statements) {
+      if (statement.name == "mean") statement.value = read(0) / ScalarExpr::cast(ElementType::f32, count);
+    }
+    EXPECT_EQ(targets_of(nest, "moments").size(), static_cast<std::size_t>(second));
+  }
+}
+
 TEST(Moments, AMeanOfOneDimIsNotThatOfAllPoints) {
   Nest nest = samples::channel_norm();
   for (Statement& statement : nest.statements) {
