@@ -310,11 +310,11 @@ std::vector<OracleSample> some_samples(Reference& reference, const Nest& nest, s
 
 namespace {
 
-/// Throws as the evaluation of an element would, before it has spent all that it may.
+/// Throws as the evaluation of an element would, before it has spent all that its processes may.
 void refuse_costly_elements(const Reference& reference, const Nest& nest, const Sizes& sizes) {
-  if (reference.full_cost() <= kBackwardLimit) return;
-  if (const auto cost = cost_of_first_elements(nest, sizes); cost && *cost > kBackwardLimit * kSlackOfBoxes)
-    Reference::refuse_cost(*cost, kBackwardLimit);
+  const double most = kBackwardLimit * host_threads();
+  if (reference.full_cost() <= most) return;
+  if (const auto cost = cost_of_first_elements(nest, sizes); cost && *cost > most * kSlackOfBoxes) Reference::refuse_cost(*cost, most);
 }
 
 }  // namespace

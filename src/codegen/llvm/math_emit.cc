@@ -208,21 +208,33 @@ Value* MathEmitter::signed_power(Builder& b, Value* x, Value* y, Value* power) c
 
 namespace {
 
-/// An angle as quarters of a turn.
-struct Quarters {
-  Value* angle;  ///< f32, about -pi/4 to pi/4: what is left of them
-  Value* count;  ///< i64; its lowest two bits count
-};
-
 /// The part of t that is no multiple of 4, from -2 to 2; exact.
 Value* within_turn(Builder& b, Value* t) {
   Value* turns = b.CreateFAdd(b.CreateFMul(t, number(t, 0.25)), number(t, kRounder64));
   return b.CreateFSub(t, b.CreateFMul(b.CreateFSub(turns, number(t, kRounder64)), number(t, 4)));
 }
 
+/// sin(angle + quarters pi/2). Polynomials of S. Moshier's Cephes on -pi/4 to pi/4.
+Value* sine_of(Builder& b, Value* angle, Value* quarters) {
+  constexpr double kSine[] = {-1.6666654611e-1, 8.3321608736e-3, -1.9515295891e-4};
+  constexpr double kCosine[] = {4.166664568298827e-2, -1.388731625493765e-3, 2.443315711809948e-5};
+  Value* square = b.CreateFMul(angle, angle);
+  Value* sine = fma(b, b.CreateFMul(polynomial(b, square, kSine), square), angle, angle);
+  Value* cosine =
+      fma(b, b.CreateFMul(polynomial(b, square, kCosine), square), square, fma(b, square, number(angle, -0.5), number(angle, 1)));
+  const auto has = [&](std::int64_t bit) {
+    llvm::Type* type = quarters->getType();
+    return b.CreateICmpNE(b.CreateAnd(quarters, integer(type, bit)), integer(type, 0));
+  };
+  Value* result = b.CreateSelect(has(1), cosine, sine);
+  return b.CreateSelect(has(2), b.CreateFNeg(result), result);
+}
+
+}  // namespace
+
 /// After Payne and Hanek, in f64: x 2/pi by parts of 28 bits, whose products with the 24 bits of x are exact. Parts whose products are
 /// multiples of 4 are left out: `window` says how many, and the four parts from there on leave less than 2^-59 behind.
-Quarters quarters_of(Builder& b, Value* x) {
+MathEmitter::Quarters MathEmitter::quarters_of(Builder& b, Value* x) const {
   constexpr double kParts[] = {170891318, 240010261, 44024437, 131200308, 232525238, 43358524, 70845471};
   constexpr double kWindows[] = {0x1p53, 0x1p81, 0x1p109};  // |x| from which one more part is left out
   Value* magnitude = fabs(b, x);
@@ -245,24 +257,6 @@ Quarters quarters_of(Builder& b, Value* x) {
   Value* angle = b.CreateFPTrunc(b.CreateFMul(rest, number(wide, std::numbers::pi / 2)), x->getType());
   return {angle, b.CreateBitCast(rounded, bits_type(wide))};
 }
-
-/// sin(angle + quarters pi/2). Polynomials of S. Moshier's Cephes on -pi/4 to pi/4.
-Value* sine_of(Builder& b, Value* angle, Value* quarters) {
-  constexpr double kSine[] = {-1.6666654611e-1, 8.3321608736e-3, -1.9515295891e-4};
-  constexpr double kCosine[] = {4.166664568298827e-2, -1.388731625493765e-3, 2.443315711809948e-5};
-  Value* square = b.CreateFMul(angle, angle);
-  Value* sine = fma(b, b.CreateFMul(polynomial(b, square, kSine), square), angle, angle);
-  Value* cosine =
-      fma(b, b.CreateFMul(polynomial(b, square, kCosine), square), square, fma(b, square, number(angle, -0.5), number(angle, 1)));
-  const auto has = [&](std::int64_t bit) {
-    llvm::Type* type = quarters->getType();
-    return b.CreateICmpNE(b.CreateAnd(quarters, integer(type, bit)), integer(type, 0));
-  };
-  Value* result = b.CreateSelect(has(1), cosine, sine);
-  return b.CreateSelect(has(2), b.CreateFNeg(result), result);
-}
-
-}  // namespace
 
 Value* MathEmitter::sin(Builder& b, Value* x) const {
   const Quarters turned = quarters_of(b, x);

@@ -46,6 +46,14 @@ class MathEmitter {
   virtual Value* to_i32(Builder& b, Value* x) const;         ///< towards zero, saturating, NaN gives 0
 
  protected:
+  /// An angle as quarters of a turn.
+  struct Quarters {
+    Value* angle;  ///< f32, about -pi/4 to pi/4: what is left of them
+    Value* count;  ///< an integer; its lowest two bits count
+  };
+  /// For arguments of any size.
+  virtual Quarters quarters_of(Builder& b, Value* x) const;
+
   /// x^y from `power`, |x|^y where |x| is not 1: signs, and what is not a real number. A negative base keeps its sign for odd integers
   /// and has no real power otherwise.
   Value* signed_power(Builder& b, Value* x, Value* y, Value* power) const;

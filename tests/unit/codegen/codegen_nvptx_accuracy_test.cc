@@ -12,7 +12,11 @@
 
 #include <bit>
 #include <cmath>
+#include <functional>
 #include <limits>
+#include <numbers>
+#include <optional>
+#include <random>
 
 namespace nestor::testing {
 namespace {
@@ -63,32 +67,69 @@ ScalarExpr unary(ScalarOp op, ScalarExpr a) { return ScalarExpr::make(op, {std::
 ScalarExpr magnitude(ScalarExpr a) { return unary(ScalarOp::abs, std::move(a)); }
 double exact_exp(double x) { return std::exp(x); }
 
-/// x -> 2^x by NvptxMath's polynomial, on the host; with `bounded_below`, beside a row's value (second argument).
-class PolynomialExp2 {
+/// f(x, y) of f32 as NvptxMath emits it, on the host: what needs no instructions of a GPU.
+class OnHost {
  public:
-  explicit PolynomialExp2(nvptx::NvptxMath::Polynomial form = {}, std::optional<bool> bounded_below = std::nullopt) {
+  using Emit = std::function<llvm::Value*(nvptx::NvptxMath&, llvm::IRBuilderBase&, llvm::Value*, llvm::Value*)>;
+  explicit OnHost(const Emit& emit) {
     llvm::InitializeNativeTarget();
     llvm::InitializeNativeTargetAsmPrinter();
     auto context = std::make_unique<llvm::LLVMContext>();
-    auto module = std::make_unique<llvm::Module>("exp2", *context);
+    auto module = std::make_unique<llvm::Module>("host", *context);
     llvm::IRBuilder<> builder(*context);
     auto* type = llvm::FunctionType::get(builder.getFloatTy(), {builder.getFloatTy(), builder.getFloatTy()}, false);
-    auto* function = llvm::Function::Create(type, llvm::Function::ExternalLinkage, "power", *module);
+    auto* function = llvm::Function::Create(type, llvm::Function::ExternalLinkage, "value", *module);
     builder.SetInsertPoint(llvm::BasicBlock::Create(*context, "entry", function));
     nvptx::NvptxMath math;
-    if (bounded_below) form.unit = nvptx::NvptxMath::exponent_unit(builder, function->getArg(1), *bounded_below);
-    math.use_polynomial(form);
-    builder.CreateRet(math.exp2(builder, function->getArg(0)));
+    builder.CreateRet(emit(math, builder, function->getArg(0), function->getArg(1)));
     jit_ = cantFail(llvm::orc::LLJITBuilder().create());
     cantFail(jit_->addIRModule(llvm::orc::ThreadSafeModule(std::move(module), std::move(context))));
-    power_ = cantFail(jit_->lookup("power")).toPtr<float (*)(float, float)>();
+    value_ = cantFail(jit_->lookup("value")).toPtr<float (*)(float, float)>();
   }
-  float operator()(float x, float row = 0) const { return power_(x, row); }
+  float operator()(float x, float y = 0) const { return value_(x, y); }
 
  private:
   std::unique_ptr<llvm::orc::LLJIT> jit_;
-  float (*power_)(float, float) = nullptr;
+  float (*value_)(float, float) = nullptr;
 };
+
+/// x -> 2^x by the polynomial; with `bounded_below`, beside a row's value (second argument).
+struct PolynomialExp2 : OnHost {
+  explicit PolynomialExp2(nvptx::NvptxMath::Polynomial form = {}, std::optional<bool> bounded_below = std::nullopt)
+      : OnHost([=](auto& math, auto& b, llvm::Value* x, llvm::Value* row) mutable {
+          if (bounded_below) form.unit = nvptx::NvptxMath::exponent_unit(b, row, *bounded_below);
+          math.use_polynomial(form);
+          return math.exp2(b, x);
+        }) {}
+};
+
+/// In f32 up to 2^16, where almost all arguments are; beyond as elsewhere.
+TEST(NvptxAccuracy, SinesAndCosinesOfAllArguments) {
+  const OnHost sine([](auto& math, auto& b, auto* x, auto*) { return math.sin(b, x); }),
+      cosine([](auto& math, auto& b, auto* x, auto*) { return math.cos(b, x); });
+  std::mt19937 random(1);
+  double worst = 0;
+  const auto look = [&](float x) {
+    const auto error = [&](float got, double exact) {
+      int exponent = 0;
+      std::frexp(static_cast<float>(exact), &exponent);
+      return std::fabs(got - exact) / std::ldexp(1.0, std::max(exponent, -125) - 24);
+    };
+    worst = std::max({worst, error(sine(x), std::sin(static_cast<double>(x))), error(cosine(x), std::cos(static_cast<double>(x)))});
+  };
+  for (const float most : {3.0F, 100.0F, 65536.0F, 70000.0F, 1e9F}) {
+    for (int k = 0; k < 1 << 19; ++k) look(std::uniform_real_distribution<float>(-most, most)(random));
+  }
+  for (int quarter = 1; quarter < 45000; ++quarter) {  // the numbers beside multiples of pi/2
+    const auto at = static_cast<float>(quarter * std::numbers::pi / 2);
+    for (const float x : {at, std::nextafter(at, 0.0F), std::nextafter(at, 1e9F)}) look(x);
+  }
+  EXPECT_LT(worst, 2);
+  EXPECT_EQ(std::signbit(sine(-0.0F)), true);
+  EXPECT_EQ(cosine(0), 1);
+  EXPECT_TRUE(std::isnan(sine(std::numeric_limits<float>::infinity())));
+  EXPECT_TRUE(std::isnan(cosine(std::nanf(""))));
+}
 
 TEST(NvptxAccuracy, PolynomialsOfExponentialsAreAsGoodAsDocumentedAndNothingFarBelow) {
   const PolynomialExp2 power;

@@ -5,6 +5,7 @@
 #include <llvm/IR/InlineAsm.h>
 #include <llvm/IR/Intrinsics.h>
 #include <llvm/IR/IntrinsicsNVPTX.h>
+#include <llvm/IR/MDBuilder.h>
 
 #include <limits>
 #include <numbers>
@@ -95,6 +96,38 @@ Value* NvptxMath::tanh(Builder& b, Value* x) const {
   Value* inverse = call(b, llvm::Intrinsic::nvvm_rcp_approx_ftz_f, {b.CreateFAdd(power, number(x, 1))});
   Value* far = b.CreateBinaryIntrinsic(llvm::Intrinsic::copysign, fma(b, inverse, number(x, -2), number(x, 1)), x);
   return b.CreateSelect(b.CreateFCmpOLT(magnitude, number(x, kNear)), near, far);
+}
+
+/// After Cody and Waite: x - n pi/2 with n = round(2 x / pi), pi/2 as three numbers of f32. n times the first one is no more than 24 bits away
+/// from x, so that the first difference is exact.
+MathEmitter::Quarters NvptxMath::quarters_of(Builder& b, Value* x) const {
+  constexpr double kRound = 12582912.0, kMost = 65536;
+  constexpr double kParts[] = {-0x1.921fb6p+0, 0x1.777a5cp-25, 0x1.ee59dap-50};
+  llvm::BasicBlock* before = b.GetInsertBlock();
+  if (x->getType()->isVectorTy() || b.GetInsertPoint() != before->end()) return MathEmitter::quarters_of(b, x);
+  llvm::LLVMContext& context = b.getContext();
+  auto* far = llvm::BasicBlock::Create(context, "far", before->getParent(), before->getNextNode());
+  auto* after = llvm::BasicBlock::Create(context, "turned", before->getParent(), far->getNextNode());
+  Value* rounded = fma(b, x, number(x, 2 / std::numbers::pi), number(x, kRound));
+  Value* n = b.CreateFSub(rounded, number(x, kRound));
+  Value* angle = x;
+  for (const double part : kParts) angle = fma(b, n, number(x, part), angle);
+  Value* count = b.CreateBitCast(rounded, b.getInt32Ty());
+  Value* near = b.CreateFCmpOLT(b.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, x), number(x, kMost));
+  b.CreateCondBr(near, after, far, llvm::MDBuilder(context).createBranchWeights(1 << 20, 1));
+  b.SetInsertPoint(far);
+  const Quarters all = MathEmitter::quarters_of(b, x);
+  Value* all_count = b.CreateTrunc(all.count, b.getInt32Ty());
+  b.CreateBr(after);
+  b.SetInsertPoint(after);
+  const auto either = [&](Value* here, Value* there) {
+    llvm::PHINode* value = b.CreatePHI(here->getType(), 2);
+    value->addIncoming(here, before);
+    value->addIncoming(there, far);
+    return value;
+  };
+  llvm::PHINode* chosen = either(angle, all.angle);
+  return {chosen, either(count, all_count)};
 }
 
 /// 2 / (1 + 2^-2x log2 e), which is exact to the left, where 1 and tanh cancel.

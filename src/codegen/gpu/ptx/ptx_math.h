@@ -51,6 +51,10 @@ class NvptxMath : public MathEmitter {
 
   bool coarse_tanh = false;  ///< set where results are rounded to bf16
 
+ protected:
+  /// In f32 up to 2^16, beyond in a branch of its own.
+  Quarters quarters_of(Builder& b, Value* x) const override;
+
  private:
   bool exact_;
   std::optional<Polynomial> polynomial_;

@@ -1,7 +1,7 @@
-// Rule "keep_sums": sums of products that meet in one statement are stored by statements of their own.
+// Rule "keep_sums": sums of products that meet in one statement, or are results themselves, are stored by statements of their own.
 //
-// Pattern    r_e += a_p b_q, a sum of products of two 16-bit tensors into a temporary of f32, one of whose readers reads another such sum
-//            too (the gates of a recurrent cell: f(x W + h U)).
+// Pattern    r_e += a_p b_q, a sum of products of two 16-bit tensors into an output of f32, or into a temporary of f32 one of whose readers
+//            reads another such sum too (the gates of a recurrent cell: f(x W + h U)).
 // Rewrite    the sum and what starts it write r', and r_e = r'_e behind it; readers are as before. So each product may have a kernel of its
 //            own, which keeps r' in registers and stores r.
 // Conditions the sum's initialisers are alone in their loops, as the sum is; nothing else writes r, and nobody reads it before.
@@ -38,15 +38,15 @@ bool meets_another(const Nest& nest, const Statement& reader, const Statement& s
 
 std::string objection(const Nest& nest, const Statement& sum) {
   const Tensor& tensor = nest.tensor(sum.write.tensor);
-  if (!half_products(sum) || tensor.role != TensorRole::temporary || tensor.type != ElementType::f32)
-    return "it is no sum of products of two 16-bit tensors into a temporary of f32";
+  if (!half_products(sum) || tensor.role == TensorRole::input || tensor.type != ElementType::f32)
+    return "it is no sum of products of two 16-bit tensors into a tensor of f32";
   const std::vector<const Statement*> starts = initialisers_of(nest, sum);
   const bool apart =
       !starts.empty() && alone_in_group(nest, sum.name) &&
       std::all_of(starts.begin(), starts.end(), [&](const Statement* start) { return alone_in_group(nest, start->name); });
   if (!apart || starts.size() + 1 != writers_of(nest, tensor.name).size())
     return "it starts from nothing, or shares its loops or its result with other statements";
-  bool meets = false;
+  bool meets = tensor.role == TensorRole::output;
   for (const Statement* reader : readers_of(nest, tensor.name)) {
     if (reader->group <= sum.group) return "its result is read before it is complete";
     if (reader->reduction) return "another reduction reads its result";
@@ -68,6 +68,7 @@ RuleResult apply(const Nest& nest, const std::vector<std::string>& target) {
   if (!why.empty()) refuse_rule(kName, name, why);
   Tensor kept = nest.tensor(sum.write.tensor);
   kept.name = fresh_name(nest, kept.name + "_kept");
+  kept.role = TensorRole::temporary;
   Nest result = nest;
   result.tensors.push_back(kept);
   isl::map to_sum;
@@ -90,7 +91,7 @@ RuleResult apply(const Nest& nest, const std::vector<std::string>& target) {
 const Rule& keep_sums_rule() {
   static const Rule rule{
       kName,
-      "sums of products that meet in one statement are stored by statements of their own (argument: statement)",
+      "sums of products that are results, or meet in one statement, are stored by statements of their own (argument: statement)",
       "the stored elements are those of the complete sum",
       "none",
       find,
