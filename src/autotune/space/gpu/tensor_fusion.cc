@@ -197,6 +197,11 @@ std::set<std::string> rules_for_tensor_cores(RuleVariants& variants, const std::
   for (const std::string& rule : usual) {
     if (finds_place(without(rule))) return without(rule);
   }
+  for (const std::string& rule : usual) {
+    std::set<std::string> others = more;
+    others.erase(rule);
+    if (more != usual && finds_place(others)) return others;
+  }
   return usual;
 }
 

@@ -103,8 +103,12 @@ std::vector<std::string> matching_rules(BaseSchedules& schedules) {
   for (const char* name : {kAligningRule, kSeparatingRule}) {
     if (!rule(name).find(usual_nest).empty()) matching.insert(name);
   }
+  // Without composites, factors of products may be computed apart.
+  std::set<std::string> simple = all;
+  std::erase_if(simple, makes_composites);
+  const Nest& simple_nest = schedules.after_rules(rule_steps(schedules, simple)).nest();
   for (const char* narrowing : {kNarrowingRule, kRoundingRule}) {
-    if (rule(narrowing).find(usual_nest).empty()) continue;
+    if (rule(narrowing).find(usual_nest).empty() && rule(narrowing).find(simple_nest).empty()) continue;
     // It makes products of 16-bit operands, for which there are other rules.
     all.insert(narrowing);
     const Nest narrowed = schedules.after_rules(rule_steps(schedules, all)).nest();
