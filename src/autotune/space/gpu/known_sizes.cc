@@ -18,6 +18,7 @@ namespace nestor {
 namespace {
 
 constexpr std::int64_t kShortRow = 64;      ///< elements at most: two for each thread of a warp
+constexpr std::int64_t kShortBytes = 256;   ///< of a row: half of a warp's vectors
 constexpr std::int64_t kShortSide = 256;    ///< a vector for each thread of a warp
 constexpr std::int64_t kSmallArgument = 8;  ///< of the largest argument's elements: rows of what is smaller matter little
 constexpr std::int64_t kMostDepth = 512;    ///< elements of a row that a block keeps beside tiles of what it is multiplied with
@@ -173,11 +174,13 @@ std::set<std::string> sizes_of_short_rows(const Nest& nest, const Sizes& sizes) 
     arguments.emplace_back(&tensor, shape_at(tensor, sizes));
     most = std::max(most, product_of(arguments.back().second));
   }
+  const bool products = std::any_of(nest.statements.begin(), nest.statements.end(), multiplies_matrices);
   std::set<std::string> found = sizes_of_short_sums(nest, sizes);
   for (const auto& [tensor, shape] : arguments) {
     if (shape.size() < 2 || product_of(shape) < most / kSmallArgument) continue;
+    const std::int64_t most_of_row = products ? kShortRow : std::max(kShortRow, kShortBytes / static_cast<std::int64_t>(size_in_bytes(tensor->type)));
     std::int64_t run = 1;
-    for (std::size_t p = shape.size(); p-- > 1 && run < kShortRow && shape[p] <= kShortRow; run *= shape[p])
+    for (std::size_t p = shape.size(); p-- > 1 && run < most_of_row && shape[p] <= most_of_row; run *= shape[p])
       found.merge(sizes_in(nest, tensor->shape[p]));
   }
   return without_specialized(nest, std::move(found));

@@ -14,7 +14,8 @@ namespace nestor {
 /// The definition need not say so. Other nests stay as they are.
 void specialize_product_sizes(Nest& nest);
 
-/// Sizes that are free, in the innermost extents of large arguments whose rows have at most 64 elements, and of dims next to those while
+/// Sizes that are free, in the innermost extents of large arguments whose rows have at most 64 elements, or 256 bytes where nothing
+/// multiplies matrices, and of dims next to those while
 /// their run of memory is; and of dims shorter than 256 that a sum runs over where these are several and lie innermost (channels and places of
 /// an image): a block can give each of their elements a thread only where it knows how many there are.
 std::set<std::string> sizes_of_short_rows(const Nest& nest, const Sizes& sizes);
