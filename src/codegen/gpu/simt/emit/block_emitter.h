@@ -172,11 +172,15 @@ class BlockEmitter {
   using Accumulators = std::vector<Value*>;  ///< allocas: row slot, chunk, element
   void emit_product(const BlockOp& op);
   OperandCopy operand_copy(const BlockOp& op, bool is_a);
+  Value* staged_place(const OperandCopy& copy, Value* line, Value* k);
   void copy_operand(const BlockOp& op, const OperandCopy& copy, Value* k_start);
+  void start_copies(const BlockOp& op, const OperandCopy& copy, Value* k_start, Value* stage);
+  void product_with_copies_ahead(const BlockOp& op, const Accumulators& sums, Value* k_end);
   void product_steps(const BlockOp& op, const Accumulators& sums, Value* k_start, Value* k_count);
   void product_step(const BlockOp& op, const Accumulators& sums, Value* k_start, Value* k_offset);
   std::vector<Value*> read_a(const BlockOp& op, int row_slot, Value* k_start, Value* k_offset);
   std::vector<Value*> read_b(const BlockOp& op, int chunk, Value* k_start, Value* k_offset);
+  std::vector<Value*> read_column(const BlockOp& op, int chunk, int element, Value* k_offset);
   void set_product_row(const BlockOp& op, int row_slot);
   void set_product_column(const BlockOp& op, int chunk, int element);
   void write_product(const BlockOp& op, const Accumulators& sums);
@@ -196,6 +200,7 @@ class BlockEmitter {
     Value* barrier = nullptr;  ///< i32 address in shared memory, of the current one
     Value* parity = nullptr;   ///< i32, of the current one's phase
   } exchange_;
+  Value* stage_ = nullptr;  ///< i64, of a product whose tiles are copied ahead: where the current one lies
   llvm::GlobalVariable* shared_ = nullptr;
   std::map<std::string, Value*> environment_;  ///< loop variables and dims
   std::map<std::pair<int, int>, Position> positions_;

@@ -65,9 +65,17 @@ struct ProductPlan {
   int k_tile = 16;
   std::int64_t a_offset = 0, b_offset = 0;  ///< bytes in shared memory
   int a_stride = 0, b_stride = 0;           ///< floats from one row of the staged tile to the next
+  bool b_by_column = false;  ///< a row of B's staged tile is a thread's vector of columns, each with its ks next to each other
   int row_slots = 1, chunks = 1;
   int a_copy_width = 1, b_copy_width = 1;              ///< elements a thread copies at once
   bool a_copy_along_k = true, b_copy_along_k = false;  ///< neighbouring threads copy along k
+  int stages = 1;  ///< k tiles in shared memory: of more than one, all but the current one are on their way by asynchronous copies
+
+  /// Bytes in shared memory of the staged tiles of one operand, of all stages.
+  std::int64_t a_bytes(const Layout& layout) const { return std::int64_t{4} * stages * row_slots * layout.groups * a_stride; }
+  std::int64_t b_bytes(const Layout& layout) const {
+    return std::int64_t{4} * stages * b_stride * (b_by_column ? std::int64_t{chunks} * layout.lanes : k_tile);
+  }
 };
 
 /// A reduction whose partial results are combined together with those of the lead of its composite.

@@ -42,9 +42,13 @@ std::string product_text(const ProductPlan& product) {
   const auto operand = [](bool direct, std::int64_t offset, int stride) {
     return direct ? std::string("in place") : fmt::format("shared memory from byte {}, {} floats a row", offset, stride);
   };
-  return fmt::format("product by register blocks, {} x {} slots, tiles of {} ks; first operand {}, second {}", product.row_slots,
-                     product.chunks, product.k_tile, operand(product.a_direct, product.a_offset, product.a_stride),
-                     operand(product.b_direct, product.b_offset, product.b_stride));
+  std::string text =
+      fmt::format("product by register blocks, {} x {} slots, tiles of {} ks; first operand {}, second {}", product.row_slots,
+                  product.chunks, product.k_tile, operand(product.a_direct, product.a_offset, product.a_stride),
+                  operand(product.b_direct, product.b_offset, product.b_stride));
+  if (product.b_by_column) text += " of a thread's columns";
+  if (product.stages > 1) text += fmt::format("; {} tiles in shared memory, copied ahead", product.stages);
+  return text;
 }
 
 class Printer {

@@ -36,6 +36,7 @@ class ProductProver {
     if (!product_.a_direct) staged(form_.a, form_.row, rows(), product_.a_copy_along_k, product_.a_copy_width);
     if (!product_.b_direct) staged(form_.b, form_.column, columns(), product_.b_copy_along_k, product_.b_copy_width);
     places();
+    stages();
     if (op_.vectors) results();
     if (!op_.vectors && op_.write_vector) proof_.fail("{} moves vectors along no vectors of columns", name());
   }
@@ -118,13 +119,35 @@ class ProductProver {
     prove_vector(proof_, op_, op_.op.reads[read], along.var, width, divisors);
   }
 
+  /// Tiles that are copied while others are read: f32 as it lies in global memory, which nothing else of the block's copies ahead counts.
+  void stages() {
+    if (product_.stages < 1) return proof_.fail("{}: {} tiles in shared memory", name(), product_.stages);
+    if (product_.stages == 1) return;
+    for (const bool is_a : {true, false}) {
+      if (is_a ? product_.a_direct : product_.b_direct) continue;
+      const TileAccess& access = op_.op.reads[is_a ? form_.a : form_.b];
+      const Buffer& buffer = proof_.plan.buffer(access.buffer);
+      const int width = is_a ? product_.a_copy_width : product_.b_copy_width;
+      const bool by_line = is_a || product_.b_by_column;
+      const bool whole = width == 1 || (width == 4 && by_line == (is_a ? product_.a_copy_along_k : product_.b_copy_along_k));
+      if (buffer.type != ElementType::f32 || proof_.plan.placement(access.buffer) != nullptr || buffer.memory == Memory::scratch || !whole)
+        proof_.fail("{}: {} cannot be copied ahead by pieces of {}", name(), proof_.name(access), width);
+    }
+    const auto ahead = [](const BlockOp& other) { return other.ahead > 0; };
+    if ((product_.a_direct && product_.b_direct) || op_.op.guard.defined() ||
+        std::any_of(proof_.plan.ops.begin(), proof_.plan.ops.end(), ahead))
+      proof_.fail("{}: its tiles cannot be copied ahead", name());
+  }
+
   /// Lines of the staged tiles do not overlap, and start where vectors may.
   void places() {
     if (!product_.a_direct && (product_.a_stride < product_.k_tile || product_.a_stride % 4 != 0))
       proof_.fail("{}: rows of the first operand are {} elements apart in shared memory", name(), product_.a_stride);
     // Threads read their vectors of it, copies write theirs where they run along the columns.
-    const int vector = std::max(op_.layout.vector, product_.b_copy_along_k ? 1 : std::min(product_.b_copy_width, kWidest));
-    if (!product_.b_direct && (product_.b_stride < columns() || product_.b_stride % vector != 0))
+    const int vector = product_.b_by_column ? kWidest
+                                            : std::max(op_.layout.vector, product_.b_copy_along_k ? 1 : std::min(product_.b_copy_width, kWidest));
+    const std::int64_t row = product_.b_by_column ? std::int64_t{op_.layout.vector} * product_.k_tile : columns();
+    if (!product_.b_direct && (product_.b_stride < row || product_.b_stride % vector != 0))
       proof_.fail("{}: rows of the second operand are {} elements apart in shared memory", name(), product_.b_stride);
   }
 
