@@ -156,6 +156,18 @@ inline std::vector<SimtCase> simt_cases() {
   for (std::int64_t columns : {2, 3, 7, 22})
     list.add("narrow_product", tiled_product_program(f32, 96, 8, columns), {{"m", 100}, {"n", 2 * columns - 1}, {"k", 13}}, plain,
              32);
+  // Tiles of f32 operands are copied ahead: each order of both, whole tiles and ragged ones, fewer ks than tiles, none, odd addresses.
+  for (const int form : {0, 1, 2, 3}) {
+    const TileProgram program = blocked_product_program(64, 32, form % 2 != 0, form / 2 != 0);
+    list.add("blocked_product", program, {{"m", 70}, {"n", 40}, {"k", 133}}, {.tolerance = 1e-4}, 64);
+    list.add("blocked_product", program, {{"m", 64}, {"n", 64}, {"k", 96}}, {.tolerance = 1e-4}, 64);
+    list.add("blocked_product", program, {{"m", 5}, {"n", 36}, {"k", 64}}, {.misalignment = 1, .tolerance = 1e-4}, 32);
+    list.add("blocked_product", program, {{"m", 9}, {"n", 12}, {"k", 3}}, plain, 64);
+    list.add("blocked_product_narrow", blocked_product_program(16, 20, form % 2 != 0, form / 2 != 0),
+             {{"m", 20}, {"n", 44}, {"k", 68}}, {.tolerance = 1e-4}, 32);
+    list.add("blocked_product_odd", blocked_product_program(12, 7, form % 2 != 0, form / 2 != 0, 5),
+             {{"m", 13}, {"n", 15}, {"k", 50}}, {.tolerance = 1e-4}, 32);
+  }
   list.add("one_pass", streaming_attention_program(f32, 64, false), {{"heads", 2}, {"s", 128}});
   list.add("one_pass_masked", streaming_attention_program(f32, 32, true, false, 32), {{"heads", 1}, {"s", 100}});
   list.add("one_pass_masked_f16", streaming_attention_program(f16, 64, true), {{"heads", 1}, {"s", 128}}, half);

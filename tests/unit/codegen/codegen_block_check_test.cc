@@ -434,6 +434,8 @@ std::vector<SimtCase> mutated_cases() {
                                                          {"unknown_width", {}},
                                                          {"product_tails", {{"m", 20}, {"n", 70}, {"k", 21}}},
                                                          {"stream_product", {{"m", 65}, {"n", 67}, {"k", 35}}},
+                                                         {"product_transposed", {{"m", 12}, {"n", 40}, {"k", 37}}},
+                                                         {"blocked_product_narrow", {{"m", 20}, {"n", 28}, {"k", 36}}},
                                                          {"one_pass_masked", {{"heads", 1}, {"s", 35}}},
                                                          {"masked_product", {{"n", 40}}},
                                                          {"block_steps", {}},

@@ -120,6 +120,23 @@ TEST(NvptxPlan, sums_of_a_streamed_product_stay_in_registers) {
   EXPECT_EQ(plan.op("add").product->b_copy_width, 4);
 }
 
+// Each operand lies in shared memory so that a thread reads four of its elements at once, and pieces of 16 bytes run as they lie in memory.
+TEST(NvptxPlan, tiles_of_f32_operands_are_copied_ahead) {
+  for (const bool a_transposed : {false, true}) {
+    for (const bool b_transposed : {false, true}) {
+      const Planned plan(blocked_product_program(128, 128, a_transposed, b_transposed), true);
+      const nvptx::ProductPlan& product = *plan.op("add").product;
+      EXPECT_EQ(product.stages, 3);
+      EXPECT_EQ(product.a_copy_width, a_transposed ? 1 : 4);
+      EXPECT_EQ(product.b_copy_width, 4);
+      EXPECT_EQ(product.b_by_column, b_transposed);
+      EXPECT_EQ(plan.block.blocks_per_unit, 2) << "so ptxas leaves each thread 128 registers";
+    }
+  }
+  EXPECT_EQ(Planned(tiled_product_program(f32, 64, 32), true).op("add").product->stages, 1) << "one tile";
+  EXPECT_EQ(Planned(product_program(f16, false, false), true).op("c").product->stages, 1) << "16 bits are converted on their way";
+}
+
 TEST(NvptxPlan, attention_keeps_all_but_its_weights_in_registers) {
   const Planned plan(streaming_attention_program(f16, 64, true), true);
   for (const char* name : {"scores", "acc", "top", "before", "total"})

@@ -45,7 +45,8 @@ class BlockEmitter {
   };
 
   // control flow
-  /// `unroll` > 1: so many iterations at once, for loads that need not wait for each other.
+  static constexpr int kRolled = 0;
+  /// `unroll` > 1: so many iterations at once, for loads that need not wait for each other; kRolled: one at a time.
   void loop(Value* lower, Value* upper, std::int64_t step, const IndexBody& body, int unroll = 1);
   void when(Value* condition, const Body& body);  ///< null: always
   void when_else(Value* condition, const Body& yes, const Body& no);

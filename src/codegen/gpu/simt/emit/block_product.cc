@@ -16,6 +16,8 @@ using llvm::Value;
 constexpr int kStep = 4;
 /// Vectors of one copy that a thread has on their way at once.
 constexpr int kCopyBatch = 8;
+/// Asynchronous copies of one operand whose addresses a thread keeps from tile to tile.
+constexpr int kAddresses = 4;
 /// Elements that a warp copies at once where these lie along lines in memory: whole sectors of it, and banks of their own.
 constexpr std::int64_t kSquare = 32, kSquareLines = 8;
 
@@ -34,7 +36,7 @@ struct BlockEmitter::OperandCopy {
   std::int64_t offset = 0;
   std::int64_t bytes = 0;                      ///< of one stage
   std::int64_t line_stride = 0, k_stride = 0;  ///< floats in shared memory
-  std::int64_t group = 1, group_stride = 0;    ///< lines that lie next to each other, floats from such a group to the next
+  std::int64_t group = 0, group_stride = 0;    ///< lines that lie next to each other, floats from such a group to the next
 };
 
 BlockEmitter::OperandCopy BlockEmitter::operand_copy(const BlockOp& op, bool is_a) {
@@ -51,8 +53,10 @@ BlockEmitter::OperandCopy BlockEmitter::operand_copy(const BlockOp& op, bool is_
   const bool by_line = is_a || product.b_by_column;
   copy.line_stride = is_a ? product.a_stride : by_line ? product.k_tile : 1;
   copy.k_stride = by_line ? 1 : product.b_stride;
-  if (product.b_by_column && !is_a) copy.group = op.layout.vector;
-  copy.group_stride = product.b_by_column && !is_a ? product.b_stride : copy.group * copy.line_stride;
+  if (product.b_by_column && !is_a) {
+    copy.group = op.layout.vector;
+    copy.group_stride = product.b_stride;
+  }
   return copy;
 }
 
@@ -60,7 +64,7 @@ BlockEmitter::OperandCopy BlockEmitter::operand_copy(const BlockOp& op, bool is_
 Value* BlockEmitter::staged_place(const OperandCopy& copy, Value* line, Value* k) {
   const auto times = [&](Value* value, std::int64_t factor) { return b_.CreateNSWMul(value, b_.getInt64(u64(factor))); };
   Value* place = times(line, copy.line_stride);
-  if (copy.group > 1) {
+  if (copy.group > 0) {
     Value* group = b_.CreateUDiv(line, b_.getInt64(u64(copy.group)));
     place = b_.CreateNSWAdd(place, times(group, copy.group_stride - copy.group * copy.line_stride));
   }
@@ -145,33 +149,49 @@ void BlockEmitter::start_copies(const BlockOp& op, const OperandCopy& copy, Valu
   // Elements by themselves that lie in memory along lines, and along ks in shared memory: a warp takes a square of them.
   const bool squares = copy.width == 1 && !copy.along_k && copy.k_stride == 1 && copy.lines % kSquareLines == 0;
   const auto number = [&](std::int64_t value) { return b_.getInt64(u64(value)); };
-  for (std::int64_t first = 0; first < pieces; first += plan_->threads) {
-    Value* index = b_.CreateNSWAdd(thread, number(first));
-    when(first + plan_->threads <= pieces ? nullptr : b_.CreateICmpSLT(index, number(pieces)), [&] {
-      Value *line = b_.CreateUDiv(index, number(per_line)), *position = b_.CreateNSWMul(b_.CreateURem(index, number(per_line)), number(copy.width));
-      if (!copy.along_k) std::swap(line, position);
-      if (squares) {
-        const std::int64_t along = copy.lines / kSquareLines;
-        Value *square = b_.CreateUDiv(index, number(kSquare)), *inside = b_.CreateURem(index, number(kSquare));
-        line = b_.CreateNSWAdd(b_.CreateNSWMul(b_.CreateURem(square, number(along)), number(kSquareLines)),
-                               b_.CreateURem(inside, number(kSquareLines)));
-        position = b_.CreateNSWAdd(b_.CreateNSWMul(b_.CreateUDiv(square, number(along)), number(kSquare / kSquareLines)),
-                                   b_.CreateUDiv(inside, number(kSquareLines)));
-      }
-      Value* k_index = b_.CreateNSWAdd(k_start, position);
-      environment_[across.var] = b_.CreateNSWAdd(integer(across.lower), line);
-      environment_[k.var] = b_.CreateNSWAdd(integer(k.lower), k_index);
-      Value* ok = all_lines ? nullptr : b_.CreateICmpSLT(line, line_count);
-      if (!all_ks) ok = both(ok, b_.CreateICmpSLT(k_index, k_count));
-      const auto bytes = static_cast<std::uint32_t>(4 * copy.width);
-      Value* target = b_.CreateNSWAdd(staged_place(copy, line, position), b_.CreateNSWMul(stage, number(copy.bytes / 4)));
-      std::vector<Value*> operands{shared_address(b_.getFloatTy(), copy.offset, target), address(*copy.access)};
-      if (ok != nullptr) operands.push_back(b_.CreateSelect(ok, b_.getInt32(bytes), b_.getInt32(0)));
-      const auto whole = bytes == 16 ? llvm::Intrinsic::nvvm_cp_async_cg_shared_global_16 : llvm::Intrinsic::nvvm_cp_async_ca_shared_global_4;
-      const auto part = bytes == 16 ? llvm::Intrinsic::nvvm_cp_async_cg_shared_global_16_s : llvm::Intrinsic::nvvm_cp_async_ca_shared_global_4_s;
-      b_.CreateIntrinsic(ok == nullptr ? whole : part, {}, operands);
-    });
+  const auto place_of = [&](Value* round) -> std::pair<Value*, Value*> {  // line and position along ks
+    Value* index = b_.CreateNSWAdd(b_.CreateNSWMul(round, number(plan_->threads)), thread);
+    if (squares) {
+      const std::int64_t along = copy.lines / kSquareLines;
+      Value *square = b_.CreateUDiv(index, number(kSquare)), *inside = b_.CreateURem(index, number(kSquare));
+      return {b_.CreateNSWAdd(b_.CreateNSWMul(b_.CreateURem(square, number(along)), number(kSquareLines)),
+                              b_.CreateURem(inside, number(kSquareLines))),
+              b_.CreateNSWAdd(b_.CreateNSWMul(b_.CreateUDiv(square, number(along)), number(kSquare / kSquareLines)),
+                              b_.CreateUDiv(inside, number(kSquareLines)))};
+    }
+    Value *line = b_.CreateUDiv(index, number(per_line)), *position = b_.CreateURem(index, number(per_line));
+    if (plan_->threads % per_line == 0) {  // each round is so many lines further
+      line = b_.CreateNSWAdd(b_.CreateUDiv(thread, number(per_line)),
+                             b_.CreateNSWMul(round, number(plan_->threads / per_line)));
+      position = b_.CreateURem(thread, number(per_line));
+    }
+    position = b_.CreateNSWMul(position, number(copy.width));
+    return copy.along_k ? std::pair(line, position) : std::pair(position, line);
+  };
+  const auto piece = [&](Value* round) {
+    const auto [line, position] = place_of(round);
+    Value* k_index = b_.CreateNSWAdd(k_start, position);
+    environment_[across.var] = b_.CreateNSWAdd(integer(across.lower), line);
+    environment_[k.var] = b_.CreateNSWAdd(integer(k.lower), k_index);
+    Value* ok = all_lines ? nullptr : b_.CreateICmpSLT(line, line_count);
+    if (!all_ks) ok = both(ok, b_.CreateICmpSLT(k_index, k_count));
+    Value* target = b_.CreateNSWAdd(staged_place(copy, line, position), b_.CreateNSWMul(stage, number(copy.bytes / 4)));
+    std::vector<Value*> operands{shared_address(b_.getFloatTy(), copy.offset, target), address(*copy.access)};
+    const std::uint32_t bytes = copy.width == 4 ? 16 : 4;
+    if (ok != nullptr) operands.push_back(b_.CreateSelect(ok, b_.getInt32(bytes), b_.getInt32(0)));
+    const auto whole = bytes == 16 ? llvm::Intrinsic::nvvm_cp_async_cg_shared_global_16
+                                   : llvm::Intrinsic::nvvm_cp_async_ca_shared_global_4;
+    const auto part = bytes == 16 ? llvm::Intrinsic::nvvm_cp_async_cg_shared_global_16_s
+                                  : llvm::Intrinsic::nvvm_cp_async_ca_shared_global_4_s;
+    b_.CreateIntrinsic(ok == nullptr ? whole : part, {}, operands);
+  };
+  const std::int64_t whole_rounds = pieces / plan_->threads, rest = pieces % plan_->threads;
+  if (whole_rounds > kAddresses) {  // more of them would take the registers of sums
+    loop(number(0), number(whole_rounds), 1, piece, whole_rounds % kAddresses == 0 ? kAddresses : kRolled);
+  } else {
+    for (std::int64_t round = 0; round < whole_rounds; ++round) piece(number(round));
   }
+  if (rest > 0) when(b_.CreateICmpSLT(thread, number(rest)), [&] { piece(number(whole_rounds)); });
   environment_.erase(across.var);
   environment_.erase(k.var);
 }

@@ -139,7 +139,9 @@ void plan_product(BlockPlan& plan, BlockOp& op) {
   product.b_by_column = !product.b_direct && product.b_copy_along_k;
   product.a_stride = product.k_tile + kBankPad;
   product.b_stride = (product.b_by_column ? layout.vector * product.k_tile : static_cast<int>(columns)) + kBankPad;
-  if (!product.a_direct) {
+  const bool ahead = !(k_bound && *k_bound <= product.k_tile) && copies_ahead(plan, op);
+  // Asynchronous copies turn nothing round: elements that lie along rows go one by one to where they lie along ks.
+  if (!product.a_direct && (product.a_copy_along_k || !ahead)) {
     product.a_copy_width = product.a_copy_along_k ? copy_width(plan, op, form.a, form.k, product.k_tile)
                                                   : copy_width(plan, op, form.a, form.row, rows);
   }
@@ -147,10 +149,10 @@ void plan_product(BlockPlan& plan, BlockOp& op) {
     product.b_copy_width = product.b_copy_along_k ? copy_width(plan, op, form.b, form.k, product.k_tile)
                                                   : copy_width(plan, op, form.b, form.column, columns);
   }
-  if (k_bound && *k_bound <= product.k_tile) return;
+  if (!ahead) return;
   product.stages = kMostStages;
-  if (product.a_bytes(layout) + product.b_bytes(layout) > kStagesBudget) product.stages = 2;
-  if (!copies_ahead(plan, op)) product.stages = 1;
+  const std::int64_t bytes = (product.a_direct ? 0 : product.a_bytes(layout)) + (product.b_direct ? 0 : product.b_bytes(layout));
+  if (bytes > kStagesBudget) product.stages = 2;
   share_registers(plan, op);
 }
 
