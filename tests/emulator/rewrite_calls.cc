@@ -296,7 +296,7 @@ void replace_intrinsic(Calls& calls, llvm::CallInst& call, const std::string& na
   if (is("vote.ballot.sync"))
     return call.replaceAllUsesWith(calls.call("vote_ballot", b.getInt32Ty(), {b.CreateZExt(args[1], b.getInt32Ty()), site}));
   if (is("rcp.approx.ftz.f") || is("rcp.approx.f")) return math("reciprocal");
-  if (is("rsqrt.approx.f")) return math("reciprocal_root");
+  if (is("rsqrt.approx.f") || is("rsqrt.approx.ftz.f")) return math("reciprocal_root");
   if (is("ex2.approx.ftz.f")) return math("exp2");
   if (is("lg2.approx.f")) return math("log2");
   const bool f16 = llvm::StringRef(name).starts_with("ff2f16x2.r");

@@ -123,6 +123,18 @@ class BlockEmitter {
   void emit_batch_of_rows(const BlockOp& op, int width, Slot slot, const Loaded& shared, Value* first, std::int64_t count,
                           Value* end);
 
+  // columns that several rows of a thread share
+  struct PairRow {
+    std::map<std::string, Value*> dims;
+    std::vector<Loaded> loaded;  ///< by op
+  };
+  bool takes_rows_at_once(const std::vector<const BlockOp*>& together) const;
+  std::vector<std::vector<Value*>> partials_of_rows(const std::vector<const BlockOp*>& together);
+  PairRow pair_row(const std::vector<const BlockOp*>& together, int slot);
+  Loaded read_pairs(const BlockOp& op, bool along_column, int width, Slot slot);
+  void add_pairs(const std::vector<const BlockOp*>& together, const std::vector<PairRow>& rows,
+                 const std::vector<std::vector<Value*>>& sums, int width, int column_slot);
+
   // exchanges between the blocks of a cluster
   void prepare_exchanges();
   void begin_exchange(const BlockOp& op);

@@ -192,11 +192,16 @@ bool are_independent(const BlockOp& a, const BlockOp& b);
 /// Layout for a tile of `rows` x `columns` (nullopt: unknown, taken to be large) on `threads` threads. `any_lanes`: nothing is combined over
 /// threads, so that a row's lanes need be neither a power of two nor whole warps.
 Layout best_layout(int threads, int vector, std::optional<std::int64_t> rows, std::optional<std::int64_t> columns, bool reduces,
-                   bool product, bool any_lanes = false);
+                   bool product, bool any_lanes = false, bool pairs = false);
 /// Lets the groups of threads divide the points of a sum over rows of memory or over several dims, where they have nothing else to do.
 void divide_sum(BlockOp& op);
 /// Has each thread few enough columns in this layout to keep all their sums while it runs over its share of the points?
 bool divides_well(const BlockOp& op, const Layout& layout);
+
+/// A reduction along columns of which each operand follows rows or columns, and not both.
+bool sums_over_pairs(const BlockOp& op);
+/// Rows of a thread that such a reduction takes at once.
+inline constexpr std::int64_t kMostPairRows = 8;
 
 /// Can the op's accesses along its column be vectors of `width`? Notes the conditions in `plan` when `commit`.
 bool can_vectorise(BlockPlan& plan, BlockOp& op, int width, bool commit);
