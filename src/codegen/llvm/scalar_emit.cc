@@ -158,7 +158,9 @@ class Emitter {
         break;
     }
     Value* x = emit(e.args()[0], mask);
-    if (arity(e.op()) == 1) return e.args()[0].type() == ElementType::i32 ? unary_int(e.op(), x) : unary_float(e.op(), x, e.op() == ScalarOp::rsqrt && is_normal(e.args()[0]));
+    if (arity(e.op()) == 1)
+      return e.args()[0].type() == ElementType::i32 ? unary_int(e.op(), x)
+                                                    : unary_float(e.op(), x, e.op() == ScalarOp::rsqrt && is_normal(e.args()[0]));
     if (is_product_less_itself(e)) return b_.CreateFMul(x, llvm::ConstantFP::get(x->getType(), 0.0));
     Value* y = emit(e.args()[1], mask);
     match(x, y);

@@ -61,6 +61,7 @@ class BlockEmitter {
   Value* condition(const IntExpr& expr);
   Value* extent(const OpDim& dim);
   const Position& position(const Layout& layout);
+  Value* square_thread(const Layout& layout);
   /// Of a value of the buffer, and of an element of it in memory.
   llvm::Type* type_of(const Buffer& buffer) { return register_type(b_.getContext(), buffer.type); }
   llvm::Type* element_of(const Buffer& buffer) { return element_type(b_.getContext(), buffer.type); }
@@ -204,7 +205,7 @@ class BlockEmitter {
   KernelArguments arguments_;
   NvptxMath math_;
   const BlockPlan* plan_ = nullptr;
-  Value* thread_ = nullptr;      ///< i32, numbered through the blocks of a cluster
+  Value* thread_ = nullptr;      ///< i32, numbered through the blocks of a cluster, or as square warps have it
   Value* own_thread_ = nullptr;  ///< i32, numbered within the block
   bool cluster_started_ = false;
   struct Exchange {

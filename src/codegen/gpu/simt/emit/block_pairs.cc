@@ -25,6 +25,11 @@ bool BlockEmitter::takes_rows_at_once(const std::vector<const BlockOp*>& togethe
   return std::all_of(together.begin(), together.end(), [&](const BlockOp* op) {
     if (!op->unroll_rows || op->unroll_columns || op->crosses_warps() || op->fused || op->deferred || op->warp_lead >= 0)
       return false;
+    // Where a slot has no row another one is read in its place, which must be nobody's business.
+    const auto is_free = [&](const TileAccess& read) {
+      return plan_->placement(read.buffer) == nullptr || plan_->in_registers(read);
+    };
+    if (!std::all_of(op->op.reads.begin(), op->op.reads.end(), is_free)) return false;
     const auto bound = op->row_bound();
     return bound && *bound > op->layout.groups && ceil_div(*bound, op->layout.groups) <= kMostPairRows && sums_over_pairs(*op);
   });
@@ -43,7 +48,8 @@ std::vector<std::vector<Value*>> BlockEmitter::partials_of_rows(const std::vecto
     if (single_valued(dim)) environment_[dim.var] = integer(dim.lower);
   }
   Value* any = nullptr;  // where a slot has no row, the first one is loaded in its place, and nobody reads the sum
-  for (const int d : lead.rows) any = both(any, b_.CreateICmpSGT(extent(lead.op.dims[static_cast<std::size_t>(d)]), b_.getInt64(0)));
+  for (const int d : lead.rows)
+    any = both(any, b_.CreateICmpSGT(extent(lead.op.dims[static_cast<std::size_t>(d)]), b_.getInt64(0)));
   when(any, [&] {
     std::vector<PairRow> rows;
     for (int slot = 0; slot < slots; ++slot) rows.push_back(pair_row(together, slot));
@@ -58,8 +64,9 @@ std::vector<std::vector<Value*>> BlockEmitter::partials_of_rows(const std::vecto
     Value* length = b_.CreateBinaryIntrinsic(llvm::Intrinsic::smax, extent(dim), b_.getInt64(0));
     Value* whole = b_.CreateNSWSub(length, b_.CreateURem(length, b_.getInt64(static_cast<std::uint64_t>(chunk))));
     const int unroll = lead.layout.vector == 1 ? kColumnsAtOnce : 1;
-    loop(b_.getInt64(0), whole, chunk,
-         [&](Value* base) { column_chunk(lead, b_.CreateNSWAdd(base, first), true, 0, add); }, unroll);
+    loop(
+        b_.getInt64(0), whole, chunk, [&](Value* base) { column_chunk(lead, b_.CreateNSWAdd(base, first), true, 0, add); },
+        unroll);
     if (!exact || *exact % chunk != 0) column_chunk(lead, b_.CreateNSWAdd(whole, first), false, 0, add);
     environment_ = outer;
   });

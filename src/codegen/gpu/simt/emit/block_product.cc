@@ -1,6 +1,6 @@
 // Contracts by register blocks: tiles of both operands pass through shared memory, each thread keeps a block of sums.
 // A thread's rows lie a group apart and its columns in vectors a row of lanes apart, as in every layout; so a warp's reads of
-// A are broadcasts of few addresses, and those of B are neighbouring 16-byte vectors.
+// A are broadcasts of few addresses, and those of B are neighbouring 16-byte vectors, or ks of columns that lie in as many banks.
 #include "codegen/gpu/simt/emit/block_emitter.h"
 
 #include <llvm/IR/IntrinsicsNVPTX.h>
@@ -127,7 +127,8 @@ void BlockEmitter::product_with_copies_ahead(const BlockOp& op, const Accumulato
   barrier();
   for (int tile = 0; tile + 1 < product.stages; ++tile) fill(b_.getInt64(u64(std::int64_t{tile} * product.k_tile)));
   loop(b_.getInt64(0), k_end, product.k_tile, [&](Value* k_start) {
-    b_.CreateIntrinsic(llvm::Intrinsic::nvvm_cp_async_wait_group, {}, {b_.getInt32(static_cast<std::uint32_t>(product.stages - 2))});
+    b_.CreateIntrinsic(llvm::Intrinsic::nvvm_cp_async_wait_group, {},
+                       {b_.getInt32(static_cast<std::uint32_t>(product.stages - 2))});
     barrier();
     fill(b_.CreateNSWAdd(k_start, b_.getInt64(u64(std::int64_t{product.stages - 1} * product.k_tile))));
     stage_ = b_.CreateLoad(b_.getInt64Ty(), stage);
@@ -144,7 +145,7 @@ void BlockEmitter::start_copies(const BlockOp& op, const OperandCopy& copy, Valu
   const bool all_lines = exact_extent(across) == copy.lines,
              all_ks = exact_extent(k).value_or(0) > 0 && *exact_extent(k) % k_tile == 0;
   Value *line_count = extent(across), *k_count = extent(k);
-  Value* thread = b_.CreateZExt(thread_, b_.getInt64Ty());
+  Value* thread = b_.CreateZExt(own_thread_, b_.getInt64Ty());
   const std::int64_t per_line = (copy.along_k ? k_tile : copy.lines) / copy.width;
   // Elements by themselves that lie in memory along lines, and along ks in shared memory: a warp takes a square of them.
   const bool squares = copy.width == 1 && !copy.along_k && copy.k_stride == 1 && copy.lines % kSquareLines == 0;
@@ -161,8 +162,7 @@ void BlockEmitter::start_copies(const BlockOp& op, const OperandCopy& copy, Valu
     }
     Value *line = b_.CreateUDiv(index, number(per_line)), *position = b_.CreateURem(index, number(per_line));
     if (plan_->threads % per_line == 0) {  // each round is so many lines further
-      line = b_.CreateNSWAdd(b_.CreateUDiv(thread, number(per_line)),
-                             b_.CreateNSWMul(round, number(plan_->threads / per_line)));
+      line = b_.CreateNSWAdd(b_.CreateUDiv(thread, number(per_line)), b_.CreateNSWMul(round, number(plan_->threads / per_line)));
       position = b_.CreateURem(thread, number(per_line));
     }
     position = b_.CreateNSWMul(position, number(copy.width));
@@ -179,10 +179,10 @@ void BlockEmitter::start_copies(const BlockOp& op, const OperandCopy& copy, Valu
     std::vector<Value*> operands{shared_address(b_.getFloatTy(), copy.offset, target), address(*copy.access)};
     const std::uint32_t bytes = copy.width == 4 ? 16 : 4;
     if (ok != nullptr) operands.push_back(b_.CreateSelect(ok, b_.getInt32(bytes), b_.getInt32(0)));
-    const auto whole = bytes == 16 ? llvm::Intrinsic::nvvm_cp_async_cg_shared_global_16
-                                   : llvm::Intrinsic::nvvm_cp_async_ca_shared_global_4;
-    const auto part = bytes == 16 ? llvm::Intrinsic::nvvm_cp_async_cg_shared_global_16_s
-                                  : llvm::Intrinsic::nvvm_cp_async_ca_shared_global_4_s;
+    const auto whole =
+        bytes == 16 ? llvm::Intrinsic::nvvm_cp_async_cg_shared_global_16 : llvm::Intrinsic::nvvm_cp_async_ca_shared_global_4;
+    const auto part =
+        bytes == 16 ? llvm::Intrinsic::nvvm_cp_async_cg_shared_global_16_s : llvm::Intrinsic::nvvm_cp_async_ca_shared_global_4_s;
     b_.CreateIntrinsic(ok == nullptr ? whole : part, {}, operands);
   };
   const std::int64_t whole_rounds = pieces / plan_->threads, rest = pieces % plan_->threads;
@@ -206,7 +206,7 @@ void BlockEmitter::copy_operand(const BlockOp& op, const OperandCopy& copy, Valu
   const bool all_lines = exact_extent(across) == copy.lines,
              all_ks = exact_extent(k).value_or(0) > 0 && *exact_extent(k) % k_tile == 0;
   Value *line_count = extent(across), *k_count = extent(k);
-  Value* thread = b_.CreateZExt(thread_, b_.getInt64Ty());
+  Value* thread = b_.CreateZExt(own_thread_, b_.getInt64Ty());
   for (std::int64_t first = 0; first < rounds; first += kCopyBatch) {
     std::vector<std::pair<Value*, std::vector<Value*>>> batch;  // index, values
     const std::int64_t end = std::min(rounds, first + kCopyBatch);
@@ -340,10 +340,17 @@ void BlockEmitter::product_step(const BlockOp& op, const Accumulators& sums, Val
   std::vector<std::vector<Value*>> a;
   a.reserve(static_cast<std::size_t>(product.row_slots));
   for (int row = 0; row < product.row_slots; ++row) a.push_back(read_a(op, row, k_start, k_offset));
+  const ScalarExpr term = op.op.kind == OpKind::contract ? ScalarExpr() : wide_term(op.op.value);
+  const auto added = [&](Value* x, Value* y, Value* old) -> Value* {
+    if (!term.defined()) return b_.CreateIntrinsic(llvm::Intrinsic::fma, {b_.getFloatTy()}, {x, y, old});
+    ScalarLeaves leaves;
+    leaves.read = [&](int ordinal, Value*) { return ordinal == product.form.a ? x : y; };
+    return emit_combine(b_, math_, *op.op.reduction, ElementType::f32, old, emit_scalar(b_, math_, term, leaves));
+  };
   const auto add = [&](int row, int chunk, int e, int q, Value* b) {
     Value* storage = sums[at((row * product.chunks + chunk) * op.layout.vector + e)];
     Value* old = b_.CreateLoad(b_.getFloatTy(), storage);
-    Value* sum = b_.CreateIntrinsic(llvm::Intrinsic::fma, {b_.getFloatTy()}, {a[at(row)][at(q)], b, old});
+    Value* sum = added(a[at(row)][at(q)], b, old);
     if (guarded) {
       set_product_row(op, row);
       set_product_column(op, chunk, e);

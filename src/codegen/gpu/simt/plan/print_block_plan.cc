@@ -60,6 +60,7 @@ class Printer {
                         plan_.kernel->symbol, plan_.threads,
                         plan_.cluster > 1 ? fmt::format(" in each of {} blocks of a cluster", plan_.cluster) : "",
                         plan_.shared_bytes, plan_.blocks_per_unit));
+    if (plan_.square_warps) line(1, "warps of 8 lanes x 4 groups");
     for (const GridLoop& loop : plan_.kernel->grid)
       line(1, fmt::format("grid {} = {} + {} * block, {} blocks", loop.var, loop.lower.str(), loop.step, loop.count.str()));
     for (const auto& [size, divisor] : plan_.size_divisors) line(1, fmt::format("needs {} divisible by {}", size, divisor));

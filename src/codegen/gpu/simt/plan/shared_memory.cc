@@ -13,11 +13,11 @@ namespace {
 constexpr std::int64_t kStagingBudget = 24 << 10;  ///< bytes for the operand tiles of one product, so that blocks share an SM
 /// Messages of one exchange that a block sends: more of them take longer on their way than its warps take to combine their results.
 constexpr int kMostMessages = 128;
-constexpr int kBankPad = 4;  ///< floats: the next row starts 16 bytes further round the banks
-constexpr int kMostStages = 3;                      ///< k tiles of a product in shared memory at once
-constexpr std::int64_t kStagesBudget = 64 << 10;    ///< bytes for them, so that blocks share a multiprocessor
-constexpr std::int64_t kSharedRegisters = 128;      ///< of a thread of a product, where several blocks share a multiprocessor
-constexpr std::int64_t kOtherRegisters = 32;        ///< of it: second operands and addresses
+constexpr int kBankPad = 4;                       ///< floats: the next row starts 16 bytes further round the banks
+constexpr int kMostStages = 3;                    ///< k tiles of a product in shared memory at once
+constexpr std::int64_t kStagesBudget = 64 << 10;  ///< bytes for them, so that blocks share a multiprocessor
+constexpr std::int64_t kSharedRegisters = 128;    ///< of a thread of a product, where several blocks share a multiprocessor
+constexpr std::int64_t kOtherRegisters = 32;      ///< of it: second operands and addresses
 
 /// Something that needs shared memory while the ops at places first..last of the tree run.
 struct Item {
@@ -98,7 +98,8 @@ bool copies_ahead(const BlockPlan& plan, const BlockOp& op) {
   };
   if ((product.a_direct && product.b_direct) || op.op.guard.defined()) return false;
   if ((!product.a_direct && !moves(product.form.a)) || (!product.b_direct && !moves(product.form.b))) return false;
-  return plan.cluster == 1 && std::none_of(plan.ops.begin(), plan.ops.end(), [](const BlockOp& other) { return other.ahead > 0; });
+  return plan.cluster == 1 &&
+         std::none_of(plan.ops.begin(), plan.ops.end(), [](const BlockOp& other) { return other.ahead > 0; });
 }
 
 /// Several blocks hide from each other that theirs wait. ptxas takes more registers than it needs where nobody limits them.
@@ -149,11 +150,17 @@ void plan_product(BlockPlan& plan, BlockOp& op) {
     product.b_copy_width = product.b_copy_along_k ? copy_width(plan, op, form.b, form.k, product.k_tile)
                                                   : copy_width(plan, op, form.b, form.column, columns);
   }
-  if (!ahead) return;
-  product.stages = kMostStages;
-  const std::int64_t bytes = (product.a_direct ? 0 : product.a_bytes(layout)) + (product.b_direct ? 0 : product.b_bytes(layout));
-  if (bytes > kStagesBudget) product.stages = 2;
+  if (ahead) {
+    product.stages = kMostStages;
+    const std::int64_t bytes =
+        (product.a_direct ? 0 : product.a_bytes(layout)) + (product.b_direct ? 0 : product.b_bytes(layout));
+    if (bytes > kStagesBudget) product.stages = 2;
+  }
+  const auto is_product = [](const BlockOp& other) { return other.product.has_value(); };
+  if (std::count_if(plan.ops.begin(), plan.ops.end(), is_product) > 1) return;
   share_registers(plan, op);
+  const auto meets = [](const BlockOp& other) { return other.reduces_columns() || other.divided >= 0 || other.ahead > 0; };
+  plan.square_warps = plan.cluster == 1 && fits_squares(plan.layout) && std::none_of(plan.ops.begin(), plan.ops.end(), meets);
 }
 
 /// Bytes that the asynchronous copies of an op move at once.
