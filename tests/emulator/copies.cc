@@ -49,6 +49,10 @@ void copy_piece_to(char* to, const char* from, std::int32_t whole, Site site) {
   copy_piece(static_cast<std::uint32_t>(reinterpret_cast<std::uintptr_t>(to)), from, whole, whole, site);
 }
 
+void copy_part_to(char* to, const char* from, std::int32_t bytes, std::int32_t whole, Site site) {
+  copy_piece(static_cast<std::uint32_t>(reinterpret_cast<std::uintptr_t>(to)), from, bytes, whole, site);
+}
+
 void commit_pieces() { ++machine().me().open_copies; }
 
 void await_pieces(std::int32_t pending) {

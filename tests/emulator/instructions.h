@@ -52,6 +52,7 @@ void multiply(std::int32_t bf16, const std::uint32_t* operands, float* sums, Sit
 // copies by threads: of `bytes`, zeros behind them up to `whole`
 void copy_piece(std::uint32_t to, const char* from, std::int32_t bytes, std::int32_t whole, Site site);
 void copy_piece_to(char* to, const char* from, std::int32_t whole, Site site);
+void copy_part_to(char* to, const char* from, std::int32_t bytes, std::int32_t whole, Site site);
 void commit_pieces();
 void await_pieces(std::int32_t pending);
 

@@ -275,6 +275,10 @@ void replace_intrinsic(Calls& calls, llvm::CallInst& call, const std::string& na
   if (is("barrier.cluster.wait.aligned")) return void(calls.call("cluster_wait", {site}));
   if (is("cp.async.cg.shared.global.16")) return void(calls.call("copy_piece_to", {args[0], args[1], calls.number(16), site}));
   if (is("cp.async.ca.shared.global.4")) return void(calls.call("copy_piece_to", {args[0], args[1], calls.number(4), site}));
+  if (is("cp.async.cg.shared.global.16.s"))
+    return void(calls.call("copy_part_to", {args[0], args[1], args[2], calls.number(16), site}));
+  if (is("cp.async.ca.shared.global.4.s"))
+    return void(calls.call("copy_part_to", {args[0], args[1], args[2], calls.number(4), site}));
   if (is("cp.async.commit.group")) return void(calls.call("commit_pieces", {}));
   if (is("cp.async.wait.group")) return void(calls.call("await_pieces", {args[0]}));
   if (llvm::StringRef(name).starts_with("shfl.sync.")) {
@@ -292,7 +296,7 @@ void replace_intrinsic(Calls& calls, llvm::CallInst& call, const std::string& na
   if (is("vote.ballot.sync"))
     return call.replaceAllUsesWith(calls.call("vote_ballot", b.getInt32Ty(), {b.CreateZExt(args[1], b.getInt32Ty()), site}));
   if (is("rcp.approx.ftz.f") || is("rcp.approx.f")) return math("reciprocal");
-  if (is("rsqrt.approx.f")) return math("reciprocal_root");
+  if (is("rsqrt.approx.f") || is("rsqrt.approx.ftz.f")) return math("reciprocal_root");
   if (is("ex2.approx.ftz.f")) return math("exp2");
   if (is("lg2.approx.f")) return math("log2");
   const bool f16 = llvm::StringRef(name).starts_with("ff2f16x2.r");
@@ -351,6 +355,7 @@ std::vector<std::pair<std::string, void*>> instruction_symbols() {
   NESTOR_ADD(multiply);
   NESTOR_ADD(copy_piece);
   NESTOR_ADD(copy_piece_to);
+  NESTOR_ADD(copy_part_to);
   NESTOR_ADD(commit_pieces);
   NESTOR_ADD(await_pieces);
   NESTOR_ADD(send);

@@ -1,6 +1,7 @@
 // Integer expressions to LLVM IR.
 #include "codegen/llvm/int_emit.h"
 
+#include "codegen/tile/analysis/affine.h"
 #include "codegen/tile/analysis/conditions.h"
 
 #include "support/error.h"
@@ -101,6 +102,16 @@ Value* emit_int(llvm::IRBuilderBase& b, const IntExpr& expr, const IntLookup& lo
   }
 }
 
+/// x, where the condition is x > 0 or x < 0; undefined: it is something else.
+static IntExpr distance_that_is_not_0(const IntExpr& either) {
+  for (const IntExpr& side : either.args()) {
+    if (side.op() != IntOp::ge && side.op() != IntOp::gt) return {};
+  }
+  const IntExpr above = comparison_distance(either.args()[0]), below = comparison_distance(either.args()[1]);
+  const nvptx::Affine both = nvptx::affine_of(above + below);
+  return both.is_constant() && both.constant == -2 ? above + IntExpr(1) : IntExpr();
+}
+
 Value* emit_condition(llvm::IRBuilderBase& b, const IntExpr& expr, const IntLookup& lookup) {
   if (!expr.defined()) return b.getTrue();
   if (!is_boolean(expr.op())) return b.CreateICmpNE(emit_int(b, expr, lookup), b.getInt64(0));
@@ -116,6 +127,8 @@ Value* emit_condition(llvm::IRBuilderBase& b, const IntExpr& expr, const IntLook
     case IntOp::logical_and:
       return b.CreateAnd(truth(0), truth(1));
     case IntOp::logical_or:
+      if (const IntExpr distance = distance_that_is_not_0(expr); distance.defined())
+        return b.CreateICmpNE(emit_int(b, distance, lookup), b.getInt64(0));
       return b.CreateOr(truth(0), truth(1));
     default:
       return b.CreateNot(truth(0));

@@ -314,6 +314,7 @@ Value* MathEmitter::atan(Builder& b, Value* x) const {
 Value* MathEmitter::sqrt(Builder& b, Value* x) const { return b.CreateUnaryIntrinsic(llvm::Intrinsic::sqrt, x); }
 Value* MathEmitter::rsqrt(Builder& b, Value* x) const { return divide(b, number(x, 1), sqrt(b, x)); }
 Value* MathEmitter::divide(Builder& b, Value* x, Value* y) const { return b.CreateFDiv(x, y); }
+Value* MathEmitter::reciprocal_of_normal(Builder& b, Value* x) const { return divide(b, number(x, 1), x); }
 Value* MathEmitter::floor(Builder& b, Value* x) const { return b.CreateUnaryIntrinsic(llvm::Intrinsic::floor, x); }
 
 Value* MathEmitter::minimum(Builder& b, Value* x, Value* y) const { return extremum(b, llvm::Intrinsic::minimum, x, y); }

@@ -30,7 +30,9 @@ class MathEmitter {
   virtual Value* atan(Builder& b, Value* x) const;           ///< < 4 ulp
   virtual Value* pow(Builder& b, Value* x, Value* y) const;  ///< computed in f64: < 1 ulp
   virtual Value* sqrt(Builder& b, Value* x) const;
-  virtual Value* rsqrt(Builder& b, Value* x) const;  ///< 1/sqrt(x), two roundings
+  virtual Value* rsqrt(Builder& b, Value* x) const;                                   ///< 1/sqrt(x), two roundings
+  virtual Value* rsqrt_of_normal(Builder& b, Value* x) const { return rsqrt(b, x); }  ///< of what is not below 2^-126
+  virtual Value* reciprocal_of_normal(Builder& b, Value* x) const;                    ///< 1/x, likewise
   virtual Value* divide(Builder& b, Value* x, Value* y) const;
   virtual Value* floor(Builder& b, Value* x) const;
   virtual Value* minimum(Builder& b, Value* x, Value* y) const;  ///< NaN if either is; which zero wins is not said

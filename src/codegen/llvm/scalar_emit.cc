@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <map>
 
 namespace nestor {
@@ -100,6 +101,27 @@ class Emitter {
     return nullptr;
   }
 
+  /// What an f32 value is not below, NaN aside. A sum of two that are not negative is rounded to no less than either.
+  static std::optional<float> least_value(const ScalarExpr& e) {
+    if (e.type() != ElementType::f32) return std::nullopt;
+    const auto of = [&](std::size_t k) { return least_value(e.args()[k]); };
+    switch (e.op()) {
+      case ScalarOp::constant:
+        return static_cast<float>(e.number());
+      case ScalarOp::abs:
+        return 0.0F;
+      case ScalarOp::mul:
+        return e.args()[0].equals(e.args()[1]) ? std::optional(0.0F) : std::nullopt;
+      case ScalarOp::add: {
+        const auto x = of(0), y = of(1);
+        return x && y && *x >= 0 && *y >= 0 ? std::optional(std::max(*x, *y)) : std::nullopt;
+      }
+      default:
+        return std::nullopt;
+    }
+  }
+  static bool is_normal(const ScalarExpr& e) { return least_value(e).value_or(0) >= std::numeric_limits<float>::min(); }
+
   /// x c - x c: a fused multiply-add would make it what x c is rounded by, not 0. NaN of what is not finite, as 0 times it is.
   static bool is_product_less_itself(const ScalarExpr& e) {
     if (e.op() != ScalarOp::sub || e.type() != ElementType::f32 || !e.args()[0].equals(e.args()[1])) return false;
@@ -136,10 +158,15 @@ class Emitter {
         break;
     }
     Value* x = emit(e.args()[0], mask);
-    if (arity(e.op()) == 1) return e.args()[0].type() == ElementType::i32 ? unary_int(e.op(), x) : unary_float(e.op(), x);
+    if (arity(e.op()) == 1)
+      return e.args()[0].type() == ElementType::i32 ? unary_int(e.op(), x)
+                                                    : unary_float(e.op(), x, e.op() == ScalarOp::rsqrt && is_normal(e.args()[0]));
     if (is_product_less_itself(e)) return b_.CreateFMul(x, llvm::ConstantFP::get(x->getType(), 0.0));
     Value* y = emit(e.args()[1], mask);
     match(x, y);
+    const ScalarExpr& first = e.args()[0];
+    const bool reciprocal = e.op() == ScalarOp::div && first.op() == ScalarOp::constant && first.number() == 1;
+    if (reciprocal && e.type() == ElementType::f32 && is_normal(e.args()[1])) return math_.reciprocal_of_normal(b_, y);
     return e.args()[0].type() == ElementType::f32 ? binary_float(e.op(), x, y) : binary_int(e.op(), x, y);
   }
 
@@ -150,7 +177,7 @@ class Emitter {
     internal_error("{} of an integer reached code generation", to_string(op));
   }
 
-  Value* unary_float(ScalarOp op, Value* x) {
+  Value* unary_float(ScalarOp op, Value* x, bool normal) {
     switch (op) {
       case ScalarOp::neg:
         return b_.CreateFNeg(x);
@@ -165,7 +192,7 @@ class Emitter {
       case ScalarOp::sqrt:
         return math_.sqrt(b_, x);
       case ScalarOp::rsqrt:
-        return math_.rsqrt(b_, x);
+        return normal ? math_.rsqrt_of_normal(b_, x) : math_.rsqrt(b_, x);
       case ScalarOp::tanh:
         return math_.tanh(b_, x);
       case ScalarOp::erf:

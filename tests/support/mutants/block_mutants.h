@@ -193,6 +193,10 @@ class BlockMutator {
     change("wider second copies", [](auto& o) { o.product->b_copy_width *= 4; });
     change("first copies the other way", [](auto& o) { o.product->a_copy_along_k = !o.product->a_copy_along_k; });
     change("second copies the other way", [](auto& o) { o.product->b_copy_along_k = !o.product->b_copy_along_k; });
+    add("other warps", [](nvptx::BlockPlan& plan) { plan.square_warps = !plan.square_warps; });
+    for (const int by : {-1, 1}) change("other stages", [&](auto& o) { o.product->stages += by; });
+    change("no copies ahead", [](auto& o) { o.product->stages = 1; });
+    change("another order of the second operand", [](auto& o) { o.product->b_by_column = !o.product->b_by_column; });
     change("operands change places", [](auto& o) { std::swap(o.product->form.a, o.product->form.b); });
     (void)op;
   }

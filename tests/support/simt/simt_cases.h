@@ -3,6 +3,7 @@
 
 #include "support/nests/scheduled_programs.h"
 #include "support/simt/simt_check.h"
+#include "support/simt/simt_pair_programs.h"
 #include "support/simt/simt_part_programs.h"
 #include "support/simt/simt_programs.h"
 
@@ -129,6 +130,15 @@ inline std::vector<SimtCase> simt_cases() {
     list.add("joined_sums_f16", joined_sums_program(f16, tile), {{"rows", 9}, {"cols", 512}}, half, 128);
   }
   list.add("joined_sums_known", joined_sums_program(f32, 8, 300), {{"rows", 20}}, {.tolerance = 1e-4}, 64);
+  // A thread's rows share each column: as many of them as registers, ragged ends, rows of more than two, no pairs at all.
+  for (const Self self : {Self::counts, Self::is_guarded, Self::is_selected}) {
+    for (const std::int64_t tile : {4, 8, 16}) {
+      list.add("pairs", pair_forces_program(tile, self), {{"n", 37}, {"of", 70}}, {.tolerance = 1e-4}, 64);
+      list.add("pairs", pair_forces_program(tile, self, false, 2), {{"n", 2 * tile}, {"of", 64}}, {.tolerance = 1e-4}, 64);
+    }
+    list.add("pairs_least", pair_forces_program(8, self, true), {{"n", 45}, {"of", 33}}, {.tolerance = 1e-4}, 64);
+    list.add("pairs_one", pair_forces_program(8, self), {{"n", 1}, {"of", 1}}, {.tolerance = 1e-4}, 64);
+  }
   // Sums over several dims: lanes take columns, and groups rows; both meet, within a block and in a cluster.
   for (const std::int64_t threads : {32, 64, 256, 608}) {
     const GridShape shape{.threads = static_cast<int>(threads)};
@@ -156,6 +166,22 @@ inline std::vector<SimtCase> simt_cases() {
   for (std::int64_t columns : {2, 3, 7, 22})
     list.add("narrow_product", tiled_product_program(f32, 96, 8, columns), {{"m", 100}, {"n", 2 * columns - 1}, {"k", 13}}, plain,
              32);
+  // Tiles of f32 operands are copied ahead: each order of both, whole tiles and ragged ones, fewer ks than tiles, none, odd addresses.
+  for (const int form : {0, 1, 2, 3}) {
+    const TileProgram program = blocked_product_program(64, 32, form % 2 != 0, form / 2 != 0);
+    list.add("blocked_product", program, {{"m", 70}, {"n", 40}, {"k", 133}}, {.tolerance = 1e-4}, 64);
+    list.add("blocked_product", program, {{"m", 64}, {"n", 64}, {"k", 96}}, {.tolerance = 1e-4}, 64);
+    list.add("blocked_product", program, {{"m", 5}, {"n", 36}, {"k", 64}}, {.misalignment = 1, .tolerance = 1e-4}, 32);
+    list.add("blocked_product", program, {{"m", 9}, {"n", 12}, {"k", 3}}, plain, 64);
+    list.add("blocked_product_narrow", blocked_product_program(16, 20, form % 2 != 0, form / 2 != 0),
+             {{"m", 20}, {"n", 44}, {"k", 68}}, {.tolerance = 1e-4}, 32);
+    for (const ElementType type : {f32, bf16}) {
+      list.add("blocked_squares", blocked_product_program(64, 32, form % 2 != 0, form / 2 != 0, 0, type, true),
+               {{"m", 70}, {"n", 40}, {"k", 83}}, {.tolerance = 1e-3}, 64);
+    }
+    list.add("blocked_product_odd", blocked_product_program(12, 7, form % 2 != 0, form / 2 != 0, 5),
+             {{"m", 13}, {"n", 15}, {"k", 50}}, {.tolerance = 1e-4}, 32);
+  }
   list.add("one_pass", streaming_attention_program(f32, 64, false), {{"heads", 2}, {"s", 128}});
   list.add("one_pass_masked", streaming_attention_program(f32, 32, true, false, 32), {{"heads", 1}, {"s", 100}});
   list.add("one_pass_masked_f16", streaming_attention_program(f16, 64, true), {{"heads", 1}, {"s", 128}}, half);

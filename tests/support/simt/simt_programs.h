@@ -294,6 +294,37 @@ inline TileProgram tiled_product_program(ElementType type, std::int64_t tile, st
       loop("io", 0, blocks("m", tile), loop("jo", 0, blocks("n", columns), body, LoopKind::gpu_block), LoopKind::gpu_block));
 }
 
+/// c[m, n] = relu(sum over all k of a * b) by tiles of rows and columns, either operand as it is or transposed. `offset`: ks start there in
+/// both operands. `squares`: (a - b)^2 in place of the product.
+inline TileProgram blocked_product_program(std::int64_t rows, std::int64_t columns, bool a_transposed, bool b_transposed,
+                                           std::int64_t offset = 0, ElementType type = ElementType::f32, bool squares = false) {
+  ProgramMaker m("blocked_product");
+  m.size("m").size("n").size("k");
+  const auto pair = [](bool swapped, const IntExpr& first, const IntExpr& second) {
+    return swapped ? std::vector<IntExpr>{second, first} : std::vector<IntExpr>{first, second};
+  };
+  const IntExpr ks = var("k") + IntExpr(offset);
+  const int a = m.input("a", type, pair(a_transposed, var("m"), ks)), b = m.input("b", type, pair(b_transposed, ks, var("n"))),
+            c = m.output("c", ElementType::f32, {var("m"), var("n")});
+  const int sums = m.scratch("sums", {rows, columns});
+  const IntExpr i0 = IntExpr(rows) * var("io"), j0 = IntExpr(columns) * var("jo"), l = var("l") + IntExpr(offset);
+  const auto i = parallel_dim("i", 0, min(IntExpr(rows), var("m") - i0), rows),
+             j = parallel_dim("j", 0, min(IntExpr(columns), var("n") - j0), columns);
+  TileOp add = make_op(squares ? OpKind::reduce : OpKind::contract, "add", {i, j, reduced_dim("l", 0, var("k"))},
+                       {sums, {var("i"), var("j")}},
+                       {{a, pair(a_transposed, i0 + var("i"), l)}, {b, pair(b_transposed, l, j0 + var("j"))}});
+  const ScalarExpr apart = minus(m.read(add, 0), m.read(add, 1));
+  add.value = squares ? times(apart, apart) : times(m.read(add, 0), m.read(add, 1));
+  add.reduction = ReductionOp::add;
+  add.initialize = true;
+  TileOp store = make_op(OpKind::map, "store", {i, j}, {c, {i0 + var("i"), j0 + var("j")}}, {{sums, {var("i"), var("j")}}});
+  store.value = ScalarExpr::make(ScalarOp::max, {m.read(store, 0), ScalarExpr::constant(0)});
+  const auto blocks = [](const std::string& size, std::int64_t t) { return floor_div(var(size) + IntExpr(t - 1), t); };
+  return m.finish(loop("io", 0, blocks("m", rows),
+                       loop("jo", 0, blocks("n", columns), sequence({leaf(add), leaf(store)}), LoopKind::gpu_block),
+                       LoopKind::gpu_block));
+}
+
 /// One pass over keys in tiles with a running maximum: scores, maximum, weights, corrections, weighted sum.
 inline TileProgram streaming_attention_program(ElementType type, std::int64_t width, bool causal, bool biased = false,
                                                std::int64_t tile = 64) {

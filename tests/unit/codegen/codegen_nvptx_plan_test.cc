@@ -120,6 +120,81 @@ TEST(NvptxPlan, sums_of_a_streamed_product_stay_in_registers) {
   EXPECT_EQ(plan.op("add").product->b_copy_width, 4);
 }
 
+/// How often the text has the word.
+int count_of(const std::string& text, const std::string& word) {
+  int count = 0;
+  for (std::size_t at = text.find(word); at != std::string::npos; at = text.find(word, at + 1)) ++count;
+  return count;
+}
+
+// Neighbouring lanes take neighbouring columns, and a thread's rows, four or eight, share what it loads of a column.
+TEST(NvptxPlan, rows_of_pairs_share_their_columns) {
+  for (const Self self : {Self::counts, Self::is_guarded, Self::is_selected}) {
+    std::vector<int> masses;
+    for (const std::int64_t tile : {8, 16}) {
+      const TileProgram program = pair_forces_program(tile, self);
+      NvptxTarget target;
+      target.threads = 64;
+      const nvptx::LaunchPlan launches = nvptx::plan_launches(program, target.threads);
+      const nvptx::BlockPlan plan = nvptx::plan_block(launches.kernels.front(), launches.program, target, true, target.threads);
+      EXPECT_EQ(plan.layout, (nvptx::Layout{1, 32, 2}));
+      masses.push_back(count_of(compile_nvptx(program, target).kernel.code, "ld.global.nc.u16"));
+    }
+    EXPECT_GT(masses[0], 0);
+    EXPECT_EQ(masses[0], masses[1]) << "loads of a column, whatever the rows";
+  }
+}
+
+// Register blocks take any terms of two operands that are 0 where both are; of few rows there are none.
+TEST(NvptxPlan, sums_of_squared_differences_have_register_blocks) {
+  const auto product_of = [](std::int64_t rows, const std::function<void(TileOp&)>& change) {
+    TileProgram program = blocked_product_program(rows, 32, false, true, 0, f32, true);
+    const std::function<void(TileTree&)> visit = [&](TileTree& tree) {
+      TileNode node = *tree;
+      if (node.kind == TileNode::Kind::op && node.op.name == "add") change(node.op);
+      for (TileTree& child : node.children) visit(child);
+      tree = std::make_shared<const TileNode>(std::move(node));
+    };
+    visit(program.root);
+    return Planned(program, true).op("add").product;
+  };
+  const auto product = product_of(64, [](TileOp&) {});
+  ASSERT_TRUE(product.has_value());
+  EXPECT_EQ(product->stages, 3);
+  EXPECT_TRUE(product->b_by_column);
+  EXPECT_FALSE(product_of(8, [](TileOp&) {}).has_value());
+  EXPECT_FALSE(product_of(64, [](TileOp& op) { op.value = plus(op.value, ScalarExpr::constant(1)); }).has_value());
+  EXPECT_FALSE(product_of(64, [](TileOp& op) { op.value = exponential(op.value); }).has_value());
+  EXPECT_FALSE(product_of(64, [](TileOp& op) { op.reduction = ReductionOp::max; }).has_value());
+}
+
+// A sum of squares and 0.25 is far from what the units take for 0.
+TEST(NvptxPlan, roots_and_reciprocals_of_normal_numbers_need_no_scaling) {
+  for (const bool least : {false, true}) {
+    const std::string code = compile_nvptx(pair_forces_program(8, Self::counts, least), {}).kernel.code;
+    EXPECT_THAT(code, ::testing::HasSubstr(least ? "rcp.approx.ftz.f32" : "rsqrt.approx.ftz.f32"));
+    EXPECT_THAT(code, ::testing::Not(::testing::HasSubstr(least ? "div.full" : "rsqrt.approx.f32")));
+  }
+}
+
+// Each operand lies in shared memory so that a thread reads four of its elements at once, and pieces of 16 bytes run as they lie in memory.
+TEST(NvptxPlan, tiles_of_f32_operands_are_copied_ahead) {
+  for (const bool a_transposed : {false, true}) {
+    for (const bool b_transposed : {false, true}) {
+      const Planned plan(blocked_product_program(128, 128, a_transposed, b_transposed), true);
+      const nvptx::ProductPlan& product = *plan.op("add").product;
+      EXPECT_EQ(product.stages, 3);
+      EXPECT_EQ(product.a_copy_width, a_transposed ? 1 : 4);
+      EXPECT_EQ(product.b_copy_width, 4);
+      EXPECT_EQ(product.b_by_column, b_transposed);
+      EXPECT_TRUE(plan.block.square_warps);
+      EXPECT_EQ(plan.block.blocks_per_unit, 2) << "so ptxas leaves each thread 128 registers";
+    }
+  }
+  EXPECT_EQ(Planned(tiled_product_program(f32, 64, 32), true).op("add").product->stages, 1) << "one tile";
+  EXPECT_EQ(Planned(product_program(f16, false, false), true).op("c").product->stages, 1) << "16 bits are converted on their way";
+}
+
 TEST(NvptxPlan, attention_keeps_all_but_its_weights_in_registers) {
   const Planned plan(streaming_attention_program(f16, 64, true), true);
   for (const char* name : {"scores", "acc", "top", "before", "total"})

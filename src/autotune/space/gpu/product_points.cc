@@ -14,15 +14,29 @@ struct ProductAxes {
   int row = -1, column = -1;  ///< the innermost common axes that one operand alone has
 };
 
+/// Terms of a sum from which its results are worth going to memory, rather than being computed where they are read.
+constexpr double kFewestTerms = 32;
+
+double terms_of_sum(const LoopGroup& loop_group) {
+  double terms = 1;
+  for (std::size_t d = 0; d < loop_group.extents.size(); ++d) {
+    if (loop_group.reduced[d]) terms *= static_cast<double>(loop_group.extents[d]);
+  }
+  return terms;
+}
+
 /// Of the product that a statement sums up; nullopt where each operand has all axes of the result, or it is no product.
 std::optional<ProductAxes> axes_of(const LoopGroup& loop_group, const Statement& statement, const FusionGroup& group) {
   const auto product = unscaled_contraction_of(statement);
-  if (!product) return std::nullopt;
+  // Long sums of other terms of two operands (differences squared) have register blocks as well.
+  const bool terms = !product && statement.reduction == ReductionOp::add && statement.reads.size() == 2 &&
+                     terms_of_sum(loop_group) >= kFewestTerms;
+  if (!product && !terms) return std::nullopt;
   const auto axes_of_read = [&](int ordinal) {
     return followed_axes(loop_group, statement.reads[static_cast<std::size_t>(ordinal)]);
   };
   const auto has = [](const std::vector<int>& axes, int axis) { return std::find(axes.begin(), axes.end(), axis) != axes.end(); };
-  const std::vector<int> of_a = axes_of_read(product->a), of_b = axes_of_read(product->b);
+  const std::vector<int> of_a = axes_of_read(product ? product->a : 0), of_b = axes_of_read(product ? product->b : 1);
   ProductAxes axes;
   for (const int axis : group.axes) {
     const bool in_a = has(of_a, axis), in_b = has(of_b, axis);

@@ -146,7 +146,19 @@ Value* NvptxMath::one_plus_erf(Builder& b, Value* x) const {
 }
 
 Value* NvptxMath::rsqrt(Builder& b, Value* x) const {
-  Value* guess = call(b, llvm::Intrinsic::nvvm_rsqrt_approx_f, {x});
+  return better_root(b, x, call(b, llvm::Intrinsic::nvvm_rsqrt_approx_f, {x}));
+}
+
+/// The unit itself takes subnormal numbers for 0: of others it needs no scaling.
+Value* NvptxMath::rsqrt_of_normal(Builder& b, Value* x) const {
+  return better_root(b, x, call(b, llvm::Intrinsic::nvvm_rsqrt_approx_ftz_f, {x}));
+}
+
+Value* NvptxMath::reciprocal_of_normal(Builder& b, Value* x) const {
+  return exact_ ? divide(b, number(x, 1), x) : call(b, llvm::Intrinsic::nvvm_rcp_approx_ftz_f, {x});
+}
+
+Value* NvptxMath::better_root(Builder& b, Value* x, Value* guess) const {
   if (!exact_) return guess;
   // A step of Newton's method, y + y/2 (1 - x y y); 0 and infinity have no y that it is defined for.
   Value* rest = fma(b, b.CreateFNeg(b.CreateFMul(x, guess)), guess, number(x, 1));

@@ -25,6 +25,8 @@ class NvptxMath : public MathEmitter {
   Value* one_plus_erf(Builder& b, Value* x) const override;
   Value* pow(Builder& b, Value* x, Value* y) const override;
   Value* rsqrt(Builder& b, Value* x) const override;
+  Value* rsqrt_of_normal(Builder& b, Value* x) const override;
+  Value* reciprocal_of_normal(Builder& b, Value* x) const override;
   Value* divide(Builder& b, Value* x, Value* y) const override;
   Value* narrow_bf16(Builder& b, Value* x) const override;
 
@@ -56,6 +58,8 @@ class NvptxMath : public MathEmitter {
   Quarters quarters_of(Builder& b, Value* x) const override;
 
  private:
+  Value* better_root(Builder& b, Value* x, Value* guess) const;
+
   bool exact_;
   std::optional<Polynomial> polynomial_;
 };

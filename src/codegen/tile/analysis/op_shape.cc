@@ -28,11 +28,10 @@ struct ProductDims {
   int a = -1, b = -1;
 };
 
-std::optional<ProductDims> classify(const TileOp& op, const std::vector<Buffer>& buffers) {
-  if (!op.contraction || op.contraction->scale != 1 || op.reads.size() != 2) return std::nullopt;
+std::optional<ProductDims> classify(const TileOp& op, const std::vector<Buffer>& buffers, int a, int b) {
   ProductDims dims;
-  dims.a = op.contraction->a;
-  dims.b = op.contraction->b;
+  dims.a = a;
+  dims.b = b;
   for (int d = 0; d < static_cast<int>(op.dims.size()); ++d) {
     if (bounds_use_other_dims(op, op.dims[d])) return std::nullopt;
     if (single_valued(op.dims[d])) continue;
@@ -55,7 +54,46 @@ std::optional<ProductDims> classify(const TileOp& op, const std::vector<Buffer>&
   return dims;
 }
 
+std::optional<ProductDims> classify(const TileOp& op, const std::vector<Buffer>& buffers) {
+  if (!op.contraction || op.contraction->scale != 1 || op.reads.size() != 2) return std::nullopt;
+  return classify(op, buffers, op.contraction->a, op.contraction->b);
+}
+
+/// Sums of f32 terms of two reads, each f32 or widened to it, that are 0 where both are.
+bool sums_terms_of_two(const TileOp& op) {
+  if (op.kind != OpKind::reduce || op.reduction != ReductionOp::add || op.reads.size() != 2) return false;
+  if (op.value.type() != ElementType::f32 || !op.value.reads(0) || !op.value.reads(1)) return false;
+  bool plain = true;
+  wide_term(op.value).visit([&](const ScalarExpr& e) {
+    const bool other = e.op() == ScalarOp::index || e.op() == ScalarOp::scalar;
+    if (other || (e.op() == ScalarOp::read && e.type() != ElementType::f32)) plain = false;
+  });
+  const auto zero = [](int) { return 0.0; };
+  return plain && evaluate(op.value, zero, {}, {}) == 0;
+}
+
 }  // namespace
+
+ScalarExpr wide_term(const ScalarExpr& term) {
+  return term.rewrite([](const ScalarExpr& e) {
+    const bool widens = e.op() == ScalarOp::cast && e.type() == ElementType::f32 && e.args()[0].op() == ScalarOp::read;
+    if (!widens) return e;
+    const ElementType from = e.args()[0].type();
+    const bool is_float = from == ElementType::f32 || from == ElementType::f16 || from == ElementType::bf16;
+    return is_float ? ScalarExpr::read(e.args()[0].ordinal(), ElementType::f32) : e;
+  });
+}
+
+std::optional<ProductForm> terms_form(const TileOp& op, const std::vector<Buffer>& buffers) {
+  if (!sums_terms_of_two(op)) return std::nullopt;
+  const auto dims = classify(op, buffers, 0, 1);
+  if (!dims || dims->columns.size() != 1 || dims->rows.size() != 1 || dims->ks.size() != 1 || !dims->batch.empty())
+    return std::nullopt;
+  for (const int d : {dims->rows[0], dims->columns[0]}) {
+    if (extent_bound(op.dims[d]).value_or(0) < kFewestTerms) return std::nullopt;
+  }
+  return ProductForm{dims->rows[0], dims->columns[0], dims->ks[0], -1, dims->a, dims->b};
+}
 
 bool single_valued(const OpDim& dim) { return exact_extent(dim) == 1; }
 

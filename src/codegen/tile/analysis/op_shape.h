@@ -35,6 +35,13 @@ struct ProductForm {
 /// the outer one may be a pack.
 std::optional<ProductForm> product_form(const TileOp& op, const std::vector<Buffer>& buffers, bool packs = false);
 
+/// The same of a sum of other terms of two operands (differences squared), with rows and columns that register blocks are worth. A term is 0
+/// where both operands are.
+std::optional<ProductForm> terms_form(const TileOp& op, const std::vector<Buffer>& buffers);
+inline constexpr std::int64_t kFewestTerms = 16;  ///< rows, and columns
+/// The term with operands of 16 bits as the f32 values that they are widened to.
+ScalarExpr wide_term(const ScalarExpr& term);
+
 /// Dims of a contract that must become loops around it before it has a ProductForm: batch dims, further rows, columns, ks.
 /// nullopt: it cannot have one.
 std::optional<std::vector<int>> product_outer_dims(const TileOp& op, const std::vector<Buffer>& buffers);

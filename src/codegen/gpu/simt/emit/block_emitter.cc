@@ -57,6 +57,7 @@ void BlockEmitter::emit(const BlockPlan& plan) {
     // Relaxed: there is nothing to make visible but the barriers, which have a fence of their own.
     b_.CreateIntrinsic(llvm::Intrinsic::nvvm_barrier_cluster_arrive_relaxed_aligned, {}, {});
   }
+  if (plan.square_warps) thread_ = square_thread(plan.layout);
   for (const BlockOp& op : plan.ops) position(op.layout);
   visit(plan.root);
   await_cluster_start();
@@ -114,7 +115,7 @@ void BlockEmitter::loop(Value* lower, Value* upper, std::int64_t step, const Ind
   index->addIncoming(b_.CreateNSWAdd(index, llvm::ConstantInt::get(lower->getType(), static_cast<std::uint64_t>(step))),
                      b_.GetInsertBlock());
   llvm::BranchInst* back = b_.CreateBr(header);
-  if (unroll > 1) back->setMetadata(llvm::LLVMContext::MD_loop, unroll_hint(context, unroll));
+  if (unroll != 1) back->setMetadata(llvm::LLVMContext::MD_loop, unroll_hint(context, std::max(unroll, 1)));
   b_.SetInsertPoint(after);
 }
 
@@ -185,6 +186,25 @@ Value* BlockEmitter::condition(const IntExpr& expr) {
 Value* BlockEmitter::extent(const OpDim& dim) {
   if (const auto exact = exact_extent(dim)) return b_.getInt64(static_cast<std::uint64_t>(*exact));
   return b_.CreateNSWSub(integer(dim.upper), integer(dim.lower));
+}
+
+/// The thread's number where the warps are squares, one row of them after the other.
+Value* BlockEmitter::square_thread(const Layout& layout) {
+  const auto number = [&](int value) { return b_.getInt32(static_cast<std::uint32_t>(value)); };
+  Value *warp = b_.CreateUDiv(thread_, number(kWarpThreads)), *place = b_.CreateURem(thread_, number(kWarpThreads));
+  Value *lane = number(0), *group = number(0);
+  int lane_bits = 0, group_bits = 0;
+  for (int bit = 0; bit < 5; ++bit) {
+    Value* value = b_.CreateAnd(b_.CreateLShr(place, number(bit)), number(1));
+    const bool of_group = (kSquareGroupBits >> bit & 1) != 0;
+    int& bits = of_group ? group_bits : lane_bits;
+    Value*& sum = of_group ? group : lane;
+    sum = b_.CreateOr(sum, b_.CreateShl(value, number(bits++)));
+  }
+  const int across = layout.lanes / kSquareLanes;
+  lane = b_.CreateAdd(lane, b_.CreateMul(b_.CreateURem(warp, number(across)), number(kSquareLanes)));
+  group = b_.CreateAdd(group, b_.CreateMul(b_.CreateUDiv(warp, number(across)), number(kSquareGroups)));
+  return b_.CreateAdd(b_.CreateMul(group, number(layout.lanes)), lane);
 }
 
 const BlockEmitter::Position& BlockEmitter::position(const Layout& layout) {

@@ -45,7 +45,8 @@ class BlockEmitter {
   };
 
   // control flow
-  /// `unroll` > 1: so many iterations at once, for loads that need not wait for each other.
+  static constexpr int kRolled = 0;
+  /// `unroll` > 1: so many iterations at once, for loads that need not wait for each other; kRolled: one at a time.
   void loop(Value* lower, Value* upper, std::int64_t step, const IndexBody& body, int unroll = 1);
   void when(Value* condition, const Body& body);  ///< null: always
   void when_else(Value* condition, const Body& yes, const Body& no);
@@ -60,6 +61,7 @@ class BlockEmitter {
   Value* condition(const IntExpr& expr);
   Value* extent(const OpDim& dim);
   const Position& position(const Layout& layout);
+  Value* square_thread(const Layout& layout);
   /// Of a value of the buffer, and of an element of it in memory.
   llvm::Type* type_of(const Buffer& buffer) { return register_type(b_.getContext(), buffer.type); }
   llvm::Type* element_of(const Buffer& buffer) { return element_type(b_.getContext(), buffer.type); }
@@ -122,6 +124,18 @@ class BlockEmitter {
   void emit_batch_of_rows(const BlockOp& op, int width, Slot slot, const Loaded& shared, Value* first, std::int64_t count,
                           Value* end);
 
+  // columns that several rows of a thread share
+  struct PairRow {
+    std::map<std::string, Value*> dims;
+    std::vector<Loaded> loaded;  ///< by op
+  };
+  bool takes_rows_at_once(const std::vector<const BlockOp*>& together) const;
+  std::vector<std::vector<Value*>> partials_of_rows(const std::vector<const BlockOp*>& together);
+  PairRow pair_row(const std::vector<const BlockOp*>& together, int slot);
+  Loaded read_pairs(const BlockOp& op, bool along_column, int width, Slot slot);
+  void add_pairs(const std::vector<const BlockOp*>& together, const std::vector<PairRow>& rows,
+                 const std::vector<std::vector<Value*>>& sums, int width, int column_slot);
+
   // exchanges between the blocks of a cluster
   void prepare_exchanges();
   void begin_exchange(const BlockOp& op);
@@ -172,11 +186,15 @@ class BlockEmitter {
   using Accumulators = std::vector<Value*>;  ///< allocas: row slot, chunk, element
   void emit_product(const BlockOp& op);
   OperandCopy operand_copy(const BlockOp& op, bool is_a);
+  Value* staged_place(const OperandCopy& copy, Value* line, Value* k);
   void copy_operand(const BlockOp& op, const OperandCopy& copy, Value* k_start);
+  void start_copies(const BlockOp& op, const OperandCopy& copy, Value* k_start, Value* stage);
+  void product_with_copies_ahead(const BlockOp& op, const Accumulators& sums, Value* k_end);
   void product_steps(const BlockOp& op, const Accumulators& sums, Value* k_start, Value* k_count);
   void product_step(const BlockOp& op, const Accumulators& sums, Value* k_start, Value* k_offset);
   std::vector<Value*> read_a(const BlockOp& op, int row_slot, Value* k_start, Value* k_offset);
   std::vector<Value*> read_b(const BlockOp& op, int chunk, Value* k_start, Value* k_offset);
+  std::vector<Value*> read_column(const BlockOp& op, int chunk, int element, Value* k_offset);
   void set_product_row(const BlockOp& op, int row_slot);
   void set_product_column(const BlockOp& op, int chunk, int element);
   void write_product(const BlockOp& op, const Accumulators& sums);
@@ -187,7 +205,7 @@ class BlockEmitter {
   KernelArguments arguments_;
   NvptxMath math_;
   const BlockPlan* plan_ = nullptr;
-  Value* thread_ = nullptr;      ///< i32, numbered through the blocks of a cluster
+  Value* thread_ = nullptr;      ///< i32, numbered through the blocks of a cluster, or as square warps have it
   Value* own_thread_ = nullptr;  ///< i32, numbered within the block
   bool cluster_started_ = false;
   struct Exchange {
@@ -196,6 +214,7 @@ class BlockEmitter {
     Value* barrier = nullptr;  ///< i32 address in shared memory, of the current one
     Value* parity = nullptr;   ///< i32, of the current one's phase
   } exchange_;
+  Value* stage_ = nullptr;  ///< i64, of a product whose tiles are copied ahead: where the current one lies
   llvm::GlobalVariable* shared_ = nullptr;
   std::map<std::string, Value*> environment_;  ///< loop variables and dims
   std::map<std::pair<int, int>, Position> positions_;

@@ -1,7 +1,9 @@
 // Contracts by register blocks: tiles of both operands pass through shared memory, each thread keeps a block of sums.
 // A thread's rows lie a group apart and its columns in vectors a row of lanes apart, as in every layout; so a warp's reads of
-// A are broadcasts of few addresses, and those of B are neighbouring 16-byte vectors.
+// A are broadcasts of few addresses, and those of B are neighbouring 16-byte vectors, or ks of columns that lie in as many banks.
 #include "codegen/gpu/simt/emit/block_emitter.h"
+
+#include <llvm/IR/IntrinsicsNVPTX.h>
 
 #include <algorithm>
 
@@ -14,6 +16,10 @@ using llvm::Value;
 constexpr int kStep = 4;
 /// Vectors of one copy that a thread has on their way at once.
 constexpr int kCopyBatch = 8;
+/// Asynchronous copies of one operand whose addresses a thread keeps from tile to tile.
+constexpr int kAddresses = 4;
+/// Elements that a warp copies at once where these lie along lines in memory: whole sectors of it, and banks of their own.
+constexpr std::int64_t kSquare = 32, kSquareLines = 8;
 
 std::uint64_t u64(std::int64_t value) { return static_cast<std::uint64_t>(value); }
 std::size_t at(int index) { return static_cast<std::size_t>(index); }
@@ -28,7 +34,9 @@ struct BlockEmitter::OperandCopy {
   bool along_k = false;    ///< vectors and neighbouring threads run along k
   int width = 1;
   std::int64_t offset = 0;
+  std::int64_t bytes = 0;                      ///< of one stage
   std::int64_t line_stride = 0, k_stride = 0;  ///< floats in shared memory
+  std::int64_t group = 0, group_stride = 0;    ///< lines that lie next to each other, floats from such a group to the next
 };
 
 BlockEmitter::OperandCopy BlockEmitter::operand_copy(const BlockOp& op, bool is_a) {
@@ -41,9 +49,26 @@ BlockEmitter::OperandCopy BlockEmitter::operand_copy(const BlockOp& op, bool is_
   copy.along_k = is_a ? product.a_copy_along_k : product.b_copy_along_k;
   copy.width = is_a ? product.a_copy_width : product.b_copy_width;
   copy.offset = is_a ? product.a_offset : product.b_offset;
-  copy.line_stride = is_a ? product.a_stride : 1;
-  copy.k_stride = is_a ? 1 : product.b_stride;
+  copy.bytes = (is_a ? product.a_bytes(op.layout) : product.b_bytes(op.layout)) / product.stages;
+  const bool by_line = is_a || product.b_by_column;
+  copy.line_stride = is_a ? product.a_stride : by_line ? product.k_tile : 1;
+  copy.k_stride = by_line ? 1 : product.b_stride;
+  if (product.b_by_column && !is_a) {
+    copy.group = op.layout.vector;
+    copy.group_stride = product.b_stride;
+  }
   return copy;
+}
+
+/// Where the tile of the current stage has an element, in floats.
+Value* BlockEmitter::staged_place(const OperandCopy& copy, Value* line, Value* k) {
+  const auto times = [&](Value* value, std::int64_t factor) { return b_.CreateNSWMul(value, b_.getInt64(u64(factor))); };
+  Value* place = times(line, copy.line_stride);
+  if (copy.group > 0) {
+    Value* group = b_.CreateUDiv(line, b_.getInt64(u64(copy.group)));
+    place = b_.CreateNSWAdd(place, times(group, copy.group_stride - copy.group * copy.line_stride));
+  }
+  return b_.CreateNSWAdd(place, times(k, copy.k_stride));
 }
 
 void BlockEmitter::emit_product(const BlockOp& op) {
@@ -61,6 +86,8 @@ void BlockEmitter::emit_product(const BlockOp& op) {
   Value* length = extent(k);
   if (product.a_direct && product.b_direct) {
     product_steps(op, sums, b_.getInt64(0), length);
+  } else if (product.stages > 1) {
+    product_with_copies_ahead(op, sums, b_.CreateBinaryIntrinsic(llvm::Intrinsic::smax, length, b_.getInt64(1)));
   } else {
     // At least one round: the barriers of an empty product still order what is around it.
     Value* rounded = b_.CreateBinaryIntrinsic(llvm::Intrinsic::smax, length, b_.getInt64(1));
@@ -75,6 +102,100 @@ void BlockEmitter::emit_product(const BlockOp& op) {
   write_product(op, sums);
 }
 
+/// Tile t lies at stage t mod stages. It is asked for stages - 1 tiles before its steps, behind the barrier that ends those of the tile
+/// which had its place. Each thread waits for its own copies, and the next barrier makes them everybody's.
+void BlockEmitter::product_with_copies_ahead(const BlockOp& op, const Accumulators& sums, Value* k_end) {
+  const ProductPlan& product = *op.product;
+  std::vector<OperandCopy> copies;
+  if (!product.a_direct) copies.push_back(operand_copy(op, true));
+  if (!product.b_direct) copies.push_back(operand_copy(op, false));
+  Value* filled = entry_alloca(b_.getInt64Ty(), "filled");
+  const auto next = [&](Value* stage) {
+    Value* after = b_.CreateNSWAdd(stage, b_.getInt64(1));
+    return b_.CreateSelect(b_.CreateICmpEQ(after, b_.getInt64(u64(product.stages))), b_.getInt64(0), after);
+  };
+  const auto fill = [&](Value* k_start) {
+    when(b_.CreateICmpSLT(k_start, k_end), [&] {
+      for (const OperandCopy& copy : copies) start_copies(op, copy, k_start, b_.CreateLoad(b_.getInt64Ty(), filled));
+    });
+    b_.CreateIntrinsic(llvm::Intrinsic::nvvm_cp_async_commit_group, {}, {});
+    b_.CreateStore(next(b_.CreateLoad(b_.getInt64Ty(), filled)), filled);
+  };
+  b_.CreateStore(b_.getInt64(0), filled);
+  Value* stage = entry_alloca(b_.getInt64Ty(), "stage");
+  b_.CreateStore(b_.getInt64(0), stage);
+  barrier();
+  for (int tile = 0; tile + 1 < product.stages; ++tile) fill(b_.getInt64(u64(std::int64_t{tile} * product.k_tile)));
+  loop(b_.getInt64(0), k_end, product.k_tile, [&](Value* k_start) {
+    b_.CreateIntrinsic(llvm::Intrinsic::nvvm_cp_async_wait_group, {},
+                       {b_.getInt32(static_cast<std::uint32_t>(product.stages - 2))});
+    barrier();
+    fill(b_.CreateNSWAdd(k_start, b_.getInt64(u64(std::int64_t{product.stages - 1} * product.k_tile))));
+    stage_ = b_.CreateLoad(b_.getInt64Ty(), stage);
+    product_steps(op, sums, k_start, b_.getInt64(u64(product.k_tile)));
+    b_.CreateStore(next(stage_), stage);
+    stage_ = nullptr;
+  });
+}
+
+/// Asynchronous copies of one operand's tile. What lies beyond the operand is filled with zeros.
+void BlockEmitter::start_copies(const BlockOp& op, const OperandCopy& copy, Value* k_start, Value* stage) {
+  const OpDim &k = op.op.dims[at(op.product->form.k)], &across = op.op.dims[at(copy.across)];
+  const std::int64_t k_tile = op.product->k_tile, pieces = k_tile * copy.lines / copy.width;
+  const bool all_lines = exact_extent(across) == copy.lines,
+             all_ks = exact_extent(k).value_or(0) > 0 && *exact_extent(k) % k_tile == 0;
+  Value *line_count = extent(across), *k_count = extent(k);
+  Value* thread = b_.CreateZExt(own_thread_, b_.getInt64Ty());
+  const std::int64_t per_line = (copy.along_k ? k_tile : copy.lines) / copy.width;
+  // Elements by themselves that lie in memory along lines, and along ks in shared memory: a warp takes a square of them.
+  const bool squares = copy.width == 1 && !copy.along_k && copy.k_stride == 1 && copy.lines % kSquareLines == 0;
+  const auto number = [&](std::int64_t value) { return b_.getInt64(u64(value)); };
+  const auto place_of = [&](Value* round) -> std::pair<Value*, Value*> {  // line and position along ks
+    Value* index = b_.CreateNSWAdd(b_.CreateNSWMul(round, number(plan_->threads)), thread);
+    if (squares) {
+      const std::int64_t along = copy.lines / kSquareLines;
+      Value *square = b_.CreateUDiv(index, number(kSquare)), *inside = b_.CreateURem(index, number(kSquare));
+      return {b_.CreateNSWAdd(b_.CreateNSWMul(b_.CreateURem(square, number(along)), number(kSquareLines)),
+                              b_.CreateURem(inside, number(kSquareLines))),
+              b_.CreateNSWAdd(b_.CreateNSWMul(b_.CreateUDiv(square, number(along)), number(kSquare / kSquareLines)),
+                              b_.CreateUDiv(inside, number(kSquareLines)))};
+    }
+    Value *line = b_.CreateUDiv(index, number(per_line)), *position = b_.CreateURem(index, number(per_line));
+    if (plan_->threads % per_line == 0) {  // each round is so many lines further
+      line = b_.CreateNSWAdd(b_.CreateUDiv(thread, number(per_line)), b_.CreateNSWMul(round, number(plan_->threads / per_line)));
+      position = b_.CreateURem(thread, number(per_line));
+    }
+    position = b_.CreateNSWMul(position, number(copy.width));
+    return copy.along_k ? std::pair(line, position) : std::pair(position, line);
+  };
+  const auto piece = [&](Value* round) {
+    const auto [line, position] = place_of(round);
+    Value* k_index = b_.CreateNSWAdd(k_start, position);
+    environment_[across.var] = b_.CreateNSWAdd(integer(across.lower), line);
+    environment_[k.var] = b_.CreateNSWAdd(integer(k.lower), k_index);
+    Value* ok = all_lines ? nullptr : b_.CreateICmpSLT(line, line_count);
+    if (!all_ks) ok = both(ok, b_.CreateICmpSLT(k_index, k_count));
+    Value* target = b_.CreateNSWAdd(staged_place(copy, line, position), b_.CreateNSWMul(stage, number(copy.bytes / 4)));
+    std::vector<Value*> operands{shared_address(b_.getFloatTy(), copy.offset, target), address(*copy.access)};
+    const std::uint32_t bytes = copy.width == 4 ? 16 : 4;
+    if (ok != nullptr) operands.push_back(b_.CreateSelect(ok, b_.getInt32(bytes), b_.getInt32(0)));
+    const auto whole =
+        bytes == 16 ? llvm::Intrinsic::nvvm_cp_async_cg_shared_global_16 : llvm::Intrinsic::nvvm_cp_async_ca_shared_global_4;
+    const auto part =
+        bytes == 16 ? llvm::Intrinsic::nvvm_cp_async_cg_shared_global_16_s : llvm::Intrinsic::nvvm_cp_async_ca_shared_global_4_s;
+    b_.CreateIntrinsic(ok == nullptr ? whole : part, {}, operands);
+  };
+  const std::int64_t whole_rounds = pieces / plan_->threads, rest = pieces % plan_->threads;
+  if (whole_rounds > kAddresses) {  // more of them would take the registers of sums
+    loop(number(0), number(whole_rounds), 1, piece, whole_rounds % kAddresses == 0 ? kAddresses : kRolled);
+  } else {
+    for (std::int64_t round = 0; round < whole_rounds; ++round) piece(number(round));
+  }
+  if (rest > 0) when(b_.CreateICmpSLT(thread, number(rest)), [&] { piece(number(whole_rounds)); });
+  environment_.erase(across.var);
+  environment_.erase(k.var);
+}
+
 void BlockEmitter::copy_operand(const BlockOp& op, const OperandCopy& copy, Value* k_start) {
   const OpDim &k = op.op.dims[at(op.product->form.k)], &across = op.op.dims[at(copy.across)];
   const std::int64_t k_tile = op.product->k_tile;
@@ -85,7 +206,7 @@ void BlockEmitter::copy_operand(const BlockOp& op, const OperandCopy& copy, Valu
   const bool all_lines = exact_extent(across) == copy.lines,
              all_ks = exact_extent(k).value_or(0) > 0 && *exact_extent(k) % k_tile == 0;
   Value *line_count = extent(across), *k_count = extent(k);
-  Value* thread = b_.CreateZExt(thread_, b_.getInt64Ty());
+  Value* thread = b_.CreateZExt(own_thread_, b_.getInt64Ty());
   for (std::int64_t first = 0; first < rounds; first += kCopyBatch) {
     std::vector<std::pair<Value*, std::vector<Value*>>> batch;  // index, values
     const std::int64_t end = std::min(rounds, first + kCopyBatch);
@@ -123,9 +244,7 @@ void BlockEmitter::copy_operand(const BlockOp& op, const OperandCopy& copy, Valu
         Value* line = b_.CreateUDiv(index, b_.getInt64(u64(per_line)));
         Value* position = b_.CreateNSWMul(b_.CreateURem(index, b_.getInt64(u64(per_line))), b_.getInt64(u64(copy.width)));
         const std::int64_t along_stride = copy.along_k ? copy.k_stride : copy.line_stride;
-        const std::int64_t other_stride = copy.along_k ? copy.line_stride : copy.k_stride;
-        Value* place = b_.CreateNSWAdd(b_.CreateNSWMul(line, b_.getInt64(u64(other_stride))),
-                                       b_.CreateNSWMul(position, b_.getInt64(u64(along_stride))));
+        Value* place = copy.along_k ? staged_place(copy, line, position) : staged_place(copy, position, line);
         if (along_stride == 1) return store_floats(shared_address(b_.getFloatTy(), copy.offset, place), values);
         for (std::size_t e = 0; e < values.size(); ++e) {
           Value* target = b_.CreateNSWAdd(place, b_.getInt64(u64(static_cast<std::int64_t>(e) * along_stride)));
@@ -179,7 +298,21 @@ std::vector<Value*> BlockEmitter::read_a(const BlockOp& op, int row_slot, Value*
   Value* row = b_.CreateNSWAdd(b_.CreateZExt(position(op.layout).group, b_.getInt64Ty()),
                                b_.getInt64(u64(std::int64_t{row_slot} * op.layout.groups)));
   Value* index = b_.CreateNSWAdd(b_.CreateNSWMul(row, b_.getInt64(u64(product.a_stride))), k_offset);
+  if (stage_ != nullptr)
+    index = b_.CreateNSWAdd(index, b_.CreateNSWMul(stage_, b_.getInt64(u64(product.a_bytes(op.layout) / product.stages / 4))));
   return load_floats(shared_address(b_.getFloatTy(), product.a_offset, index), kStep);
+}
+
+/// B[k .. k + 3, this thread's column].
+std::vector<Value*> BlockEmitter::read_column(const BlockOp& op, int chunk, int element, Value* k_offset) {
+  const ProductPlan& product = *op.product;
+  Value* group = b_.CreateNSWAdd(b_.CreateZExt(position(op.layout).lane, b_.getInt64Ty()),
+                                 b_.getInt64(u64(std::int64_t{chunk} * op.layout.lanes)));
+  Value* index = b_.CreateNSWAdd(b_.CreateNSWMul(group, b_.getInt64(u64(product.b_stride))), k_offset);
+  index = b_.CreateNSWAdd(index, b_.getInt64(u64(std::int64_t{element} * product.k_tile)));
+  if (stage_ != nullptr)
+    index = b_.CreateNSWAdd(index, b_.CreateNSWMul(stage_, b_.getInt64(u64(product.b_bytes(op.layout) / product.stages / 4))));
+  return load_floats(shared_address(b_.getFloatTy(), product.b_offset, index), kStep);
 }
 
 /// B[k, this thread's vector of columns of the chunk].
@@ -195,6 +328,8 @@ std::vector<Value*> BlockEmitter::read_b(const BlockOp& op, int chunk, Value* k_
                                   b_.getInt64(u64(std::int64_t{chunk} * op.layout.lanes)));
   Value* index = b_.CreateNSWAdd(b_.CreateNSWMul(k_offset, b_.getInt64(u64(product.b_stride))),
                                  b_.CreateNSWMul(column, b_.getInt64(u64(op.layout.vector))));
+  if (stage_ != nullptr)
+    index = b_.CreateNSWAdd(index, b_.CreateNSWMul(stage_, b_.getInt64(u64(product.b_bytes(op.layout) / product.stages / 4))));
   return load_floats(shared_address(b_.getFloatTy(), product.b_offset, index), op.layout.vector);
 }
 
@@ -205,23 +340,40 @@ void BlockEmitter::product_step(const BlockOp& op, const Accumulators& sums, Val
   std::vector<std::vector<Value*>> a;
   a.reserve(static_cast<std::size_t>(product.row_slots));
   for (int row = 0; row < product.row_slots; ++row) a.push_back(read_a(op, row, k_start, k_offset));
-  for (int q = 0; q < kStep; ++q) {
-    Value* offset = b_.CreateNSWAdd(k_offset, b_.getInt64(u64(q)));
-    if (guarded) environment_[k.var] = b_.CreateNSWAdd(integer(k.lower), b_.CreateNSWAdd(k_start, offset));
-    for (int chunk = 0; chunk < product.chunks; ++chunk) {
-      const std::vector<Value*> b = read_b(op, chunk, k_start, offset);
-      for (int row = 0; row < product.row_slots; ++row) {
-        for (int e = 0; e < op.layout.vector; ++e) {
-          Value* storage = sums[at((row * product.chunks + chunk) * op.layout.vector + e)];
-          Value* old = b_.CreateLoad(b_.getFloatTy(), storage);
-          Value* sum = b_.CreateIntrinsic(llvm::Intrinsic::fma, {b_.getFloatTy()}, {a[at(row)][at(q)], b[at(e)], old});
-          if (guarded) {
-            set_product_row(op, row);
-            set_product_column(op, chunk, e);
-            environment_[k.var] = b_.CreateNSWAdd(integer(k.lower), b_.CreateNSWAdd(k_start, offset));
-            sum = b_.CreateSelect(condition(op.op.guard), sum, old);
-          }
-          b_.CreateStore(sum, storage);
+  const ScalarExpr term = op.op.kind == OpKind::contract ? ScalarExpr() : wide_term(op.op.value);
+  const auto added = [&](Value* x, Value* y, Value* old) -> Value* {
+    if (!term.defined()) return b_.CreateIntrinsic(llvm::Intrinsic::fma, {b_.getFloatTy()}, {x, y, old});
+    ScalarLeaves leaves;
+    leaves.read = [&](int ordinal, Value*) { return ordinal == product.form.a ? x : y; };
+    return emit_combine(b_, math_, *op.op.reduction, ElementType::f32, old, emit_scalar(b_, math_, term, leaves));
+  };
+  const auto add = [&](int row, int chunk, int e, int q, Value* b) {
+    Value* storage = sums[at((row * product.chunks + chunk) * op.layout.vector + e)];
+    Value* old = b_.CreateLoad(b_.getFloatTy(), storage);
+    Value* sum = added(a[at(row)][at(q)], b, old);
+    if (guarded) {
+      set_product_row(op, row);
+      set_product_column(op, chunk, e);
+      environment_[k.var] =
+          b_.CreateNSWAdd(integer(k.lower), b_.CreateNSWAdd(k_start, b_.CreateNSWAdd(k_offset, b_.getInt64(u64(q)))));
+      sum = b_.CreateSelect(condition(op.op.guard), sum, old);
+    }
+    b_.CreateStore(sum, storage);
+  };
+  if (product.b_by_column) {
+    for (int n = 0; n < product.chunks * op.layout.vector; ++n) {
+      const int chunk = n / op.layout.vector, e = n % op.layout.vector;
+      const std::vector<Value*> b = read_column(op, chunk, e, k_offset);
+      for (int q = 0; q < kStep; ++q) {
+        for (int row = 0; row < product.row_slots; ++row) add(row, chunk, e, q, b[at(q)]);
+      }
+    }
+  } else {
+    for (int q = 0; q < kStep; ++q) {
+      for (int chunk = 0; chunk < product.chunks; ++chunk) {
+        const std::vector<Value*> b = read_b(op, chunk, k_start, b_.CreateNSWAdd(k_offset, b_.getInt64(u64(q))));
+        for (int row = 0; row < product.row_slots; ++row) {
+          for (int e = 0; e < op.layout.vector; ++e) add(row, chunk, e, q, b[at(e)]);
         }
       }
     }

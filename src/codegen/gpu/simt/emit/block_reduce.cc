@@ -27,7 +27,8 @@ llvm::Type* partial_type(llvm::IRBuilderBase& b, const BlockOp& op) {
 
 void BlockEmitter::emit_column_reduction(const BlockOp& op) {
   if (op.joins >= 0) return;  // emitted where its pass begins
-  if (const std::vector<const BlockOp*> together = joined_with(op); together.size() > 1) return emit_joined_reductions(together);
+  if (const std::vector<const BlockOp*> together = joined_with(op); together.size() > 1 || takes_rows_at_once(together))
+    return emit_joined_reductions(together);
   const bool crosses = op.crosses_warps();
   const bool shares = plan_->cluster > 1;
   if (crosses && shares && op.unroll_rows) begin_exchange(op);
@@ -61,8 +62,11 @@ std::vector<const BlockOp*> BlockEmitter::joined_with(const BlockOp& op) const {
 /// Terms in one pass; then each op combines its results as it would by itself.
 void BlockEmitter::emit_joined_reductions(const std::vector<const BlockOp*>& together) {
   const BlockOp& lead = *together.front();
+  std::vector<std::vector<Value*>> of_rows;
+  if (takes_rows_at_once(together)) of_rows = partials_of_rows(together);
   for_rows(lead, lead.crosses_warps(), [&](int slot, Value*, Value* row_ok) {
-    const std::vector<Value*> partials = thread_partials(together, slot, row_ok);
+    const std::vector<Value*> partials =
+        of_rows.empty() ? thread_partials(together, slot, row_ok) : of_rows[static_cast<std::size_t>(slot)];
     for (std::size_t k = 0; k < together.size(); ++k) {
       const BlockOp& op = *together[k];
       name_dims(lead, op);

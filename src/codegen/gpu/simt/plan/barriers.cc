@@ -133,10 +133,8 @@ class BarrierPass {
       for (Pending* list : {&before, &after}) add_range(*list, op.partials_offset, plan_.partials_bytes(op));
     }
     if (op.product) {
-      const std::int64_t rows = static_cast<std::int64_t>(op.product->row_slots) * op.layout.groups;
-      if (!op.product->a_direct) add_range(after, op.product->a_offset, rows * op.product->a_stride * 4);
-      if (!op.product->b_direct)
-        add_range(after, op.product->b_offset, std::int64_t{op.product->k_tile} * op.product->b_stride * 4);
+      if (!op.product->a_direct) add_range(after, op.product->a_offset, op.product->a_bytes(op.layout));
+      if (!op.product->b_direct) add_range(after, op.product->b_offset, op.product->b_bytes(op.layout));
     }
   }
 

@@ -52,6 +52,7 @@ class Normaliser {
       if (!outer->empty()) return visit(with_loop_over(op, outer->front()));
       if (const auto form = product_form(op, plan_.program->buffers)) return visit_product(op, *form);
     }
+    if (const auto form = terms_form(op, plan_.program->buffers)) return visit_product(op, *form);
     return leaf(op, std::nullopt);
   }
 

@@ -65,9 +65,18 @@ struct ProductPlan {
   int k_tile = 16;
   std::int64_t a_offset = 0, b_offset = 0;  ///< bytes in shared memory
   int a_stride = 0, b_stride = 0;           ///< floats from one row of the staged tile to the next
+  bool b_by_column = false;  ///< a row of B's staged tile is a thread's vector of columns, each with its ks next to each other
   int row_slots = 1, chunks = 1;
   int a_copy_width = 1, b_copy_width = 1;              ///< elements a thread copies at once
   bool a_copy_along_k = true, b_copy_along_k = false;  ///< neighbouring threads copy along k
+  int stages =
+      1;  ///< k tiles in shared memory: of more than one, all but the current one are on their way by asynchronous copies
+
+  /// Bytes in shared memory of the staged tiles of one operand, of all stages.
+  std::int64_t a_bytes(const Layout& layout) const { return std::int64_t{4} * stages * row_slots * layout.groups * a_stride; }
+  std::int64_t b_bytes(const Layout& layout) const {
+    return std::int64_t{4} * stages * b_stride * (b_by_column ? std::int64_t{chunks} * layout.lanes : k_tile);
+  }
 };
 
 /// A reduction whose partial results are combined together with those of the lead of its composite.
@@ -141,6 +150,9 @@ struct BlockPlan {
   int threads = 32;  ///< of a block
   int cluster = 1;   ///< blocks whose threads share the ops; their registers alone, as shared memory is a block's own
   Layout layout;     ///< of ops that touch register tiles
+  /// Threads are numbered so that a warp has 8 lanes of 4 groups, and neighbours a lane in common: `square_of()`. Only where no results of
+  /// lanes meet.
+  bool square_warps = false;
   BlockNode root;
   std::vector<BlockOp> ops;
   std::map<int, Placement> placements;  ///< by buffer, those of scratch
@@ -184,17 +196,28 @@ bool are_independent(const BlockOp& a, const BlockOp& b);
 /// Layout for a tile of `rows` x `columns` (nullopt: unknown, taken to be large) on `threads` threads. `any_lanes`: nothing is combined over
 /// threads, so that a row's lanes need be neither a power of two nor whole warps.
 Layout best_layout(int threads, int vector, std::optional<std::int64_t> rows, std::optional<std::int64_t> columns, bool reduces,
-                   bool product, bool any_lanes = false);
+                   bool product, bool any_lanes = false, bool pairs = false);
 /// Lets the groups of threads divide the points of a sum over rows of memory or over several dims, where they have nothing else to do.
 void divide_sum(BlockOp& op);
 /// Has each thread few enough columns in this layout to keep all their sums while it runs over its share of the points?
 bool divides_well(const BlockOp& op, const Layout& layout);
+
+/// A reduction along columns of which each operand follows rows or columns, and not both.
+bool sums_over_pairs(const BlockOp& op);
+/// Rows of a thread that such a reduction takes at once.
+inline constexpr std::int64_t kMostPairRows = 8;
 
 /// Can the op's accesses along its column be vectors of `width`? Notes the conditions in `plan` when `commit`.
 bool can_vectorise(BlockPlan& plan, BlockOp& op, int width, bool commit);
 /// Conditions for a copy of a k tile of one operand by vectors of `width` along `dim`.
 bool can_copy_vectors(BlockPlan& plan, const BlockOp& op, int read, int dim, int width, bool commit);
 std::optional<ThreadMap> thread_map(const BlockOp& op, const TileAccess& access, bool is_write);
+
+/// Bits of a thread's place in its warp that number its group; the others number its lane. So threads that lie one apart read the same
+/// element of what follows lanes, and those that lie two apart of what follows groups: shared memory serves such at once.
+inline constexpr int kSquareGroupBits = 0b10001, kSquareLanes = 8, kSquareGroups = 4;
+/// Can warps of threads in this layout be squares?
+inline bool fits_squares(const Layout& layout) { return layout.lanes % kSquareLanes == 0 && layout.groups % kSquareGroups == 0; }
 
 /// The place of exchanges between the blocks of a cluster: so many slots in turn, after their barriers.
 inline constexpr std::int64_t kExchangeSlots = 2, kExchangeBarriers = 16;

@@ -17,6 +17,9 @@ constexpr std::int64_t kLargeExtent = 1 << 16;
 constexpr std::int64_t kFewestDivided = 8;
 constexpr std::int64_t kMostDividedChunks = 4;
 
+/// What the loads of a column of pairs cost, where a term costs 1.
+constexpr double kPairLoads = 0.5;
+
 /// How often each index of each buffer runs along rows of some op.
 using RowEvidence = std::set<std::pair<int, std::size_t>>;
 
@@ -87,6 +90,27 @@ int shared_vector(BlockPlan& plan) {
 
 bool has_product(const BlockPlan& plan) {
   return std::any_of(plan.ops.begin(), plan.ops.end(), [](const BlockOp& op) { return op.product.has_value(); });
+}
+
+bool all_sums_over_pairs(const BlockPlan& plan) {
+  bool any = false;
+  for (const BlockOp& op : plan.ops) {
+    if (!op.reduces_columns()) continue;
+    if (!sums_over_pairs(op)) return false;
+    any = true;
+  }
+  return any;
+}
+
+/// Do neighbouring columns of some operand of a sum lie apart in memory? Then vectors of columns would have a thread load elements that lie
+/// further still from its neighbours'.
+bool has_strided_columns(const BlockPlan& plan) {
+  return std::any_of(plan.ops.begin(), plan.ops.end(), [](const BlockOp& op) {
+    return op.reduces_columns() && std::any_of(op.op.reads.begin(), op.op.reads.end(), [&](const TileAccess& read) {
+             const std::string& column = op.op.dims[op.column].var;
+             return uses_any(read, column) && read.index.back().coefficient(column) != 1;
+           });
+  });
 }
 
 /// Where groups of threads have nothing else to do than to divide sums: the layout that suits the longest of them.
@@ -161,6 +185,32 @@ void choose_roles(BlockPlan& plan) {
   for (BlockOp& op : plan.ops) divide_sum(op);
 }
 
+bool sums_over_pairs(const BlockOp& op) {
+  if (!op.reduces_columns() || op.rows.empty() || op.divided >= 0 || op.ahead > 0 || op.op.kind == OpKind::points) return false;
+  const OpDim& column = op.op.dims[op.column];
+  std::vector<std::string> rows;
+  for (const int d : op.rows) rows.push_back(op.op.dims[d].var);
+  for (std::size_t d = 0; d < op.op.dims.size(); ++d) {
+    const OpDim& dim = op.op.dims[d];
+    if (op.roles[d] == DimRole::serial && !single_valued(dim)) return false;
+    if (dim.lower.uses(column.var) || dim.upper.uses(column.var)) return false;
+  }
+  const auto of_row = [&](const TileAccess& read) {
+    return std::any_of(rows.begin(), rows.end(), [&](const std::string& row) { return uses_any(read, row); });
+  };
+  bool has_rows = false, has_columns = false;
+  for (const TileAccess& read : op.op.reads) {
+    const bool row = of_row(read), along = uses_any(read, column.var);
+    if (row && along) return false;
+    has_rows = has_rows || row;
+    has_columns = has_columns || along;
+  }
+  const auto follows_row = [&](const IntExpr& bound) {
+    return std::any_of(rows.begin(), rows.end(), [&](const std::string& row) { return bound.uses(row); });
+  };
+  return has_rows && has_columns && !follows_row(column.lower) && !follows_row(column.upper);
+}
+
 void divide_sum(BlockOp& op) {
   op.divided = -1;
   const bool sums = op.op.kind == OpKind::reduce || op.op.kind == OpKind::contract;
@@ -187,7 +237,7 @@ bool divides_well(const BlockOp& op, const Layout& layout) {
 }
 
 Layout best_layout(int threads, int vector, std::optional<std::int64_t> rows, std::optional<std::int64_t> columns, bool reduces,
-                   bool product, bool any_lanes) {
+                   bool product, bool any_lanes, bool pairs) {
   const std::int64_t r = std::max<std::int64_t>(rows.value_or(kLargeExtent), 1),
                      c = std::max<std::int64_t>(columns.value_or(kLargeExtent), 1);
   Layout best;
@@ -205,6 +255,8 @@ Layout best_layout(int threads, int vector, std::optional<std::int64_t> rows, st
     if (reduces) cost += slots * (lanes > 32 ? 1.0 : 0.05 * std::log2(lanes));
     if (!product && lanes * vector < 8) cost += 0.5 * slots * chunks;  // pieces of memory shorter than a sector
     if (!product) cost -= 1e-3 * std::min(lanes, 32) / 32.0;           // neighbours in memory to neighbours in a warp
+    // A column is loaded once for all rows of a thread, of which there are so many registers for.
+    if (pairs) cost += kPairLoads * chunks + (slots > kMostPairRows || lanes > kWarpThreads ? slots * chunks : 0.0);
     if (best_cost == 0 || cost < best_cost) {
       best = {vector, lanes, groups};
       best_cost = cost;
@@ -219,6 +271,8 @@ void choose_layouts(BlockPlan& plan, int most_threads, int exact_threads) {
   if (!product && plan.vector_memory) vector = shared_vector(plan);
   std::optional<std::int64_t> rows = 1, columns = 1;
   bool reduces = false, any_lanes = !product && plan.cluster == 1;
+  const bool pairs = !product && plan.cluster == 1 && all_sums_over_pairs(plan);
+  if (pairs && has_strided_columns(plan)) vector = 1;
   for (const BlockOp& op : plan.ops) {
     if (product && !op.product) continue;
     const auto op_rows = op.row_bound(), op_columns = op.column_bound();
@@ -232,7 +286,7 @@ void choose_layouts(BlockPlan& plan, int most_threads, int exact_threads) {
   if (exact_threads == 0 && any_lanes && columns) plan.threads = threads_of_short_rows(plan.threads, ceil_div(*columns, vector));
   if (product && columns && *columns < 32) vector = *columns >= 16 ? 2 : 1;
   plan.layout = plan.cluster > 1 ? Layout{vector, plan.all_threads(), 1}  // what a cluster is for: one row over all blocks
-                                 : best_layout(plan.threads, vector, rows, columns, reduces, product, any_lanes);
+                                 : best_layout(plan.threads, vector, rows, columns, reduces, product, any_lanes, pairs);
   plan.layout = dividing_layout(plan, vector, columns).value_or(plan.layout);
   for (BlockOp& op : plan.ops) op.layout = plan.layout;
 }

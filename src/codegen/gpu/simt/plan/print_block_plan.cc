@@ -42,9 +42,13 @@ std::string product_text(const ProductPlan& product) {
   const auto operand = [](bool direct, std::int64_t offset, int stride) {
     return direct ? std::string("in place") : fmt::format("shared memory from byte {}, {} floats a row", offset, stride);
   };
-  return fmt::format("product by register blocks, {} x {} slots, tiles of {} ks; first operand {}, second {}", product.row_slots,
-                     product.chunks, product.k_tile, operand(product.a_direct, product.a_offset, product.a_stride),
-                     operand(product.b_direct, product.b_offset, product.b_stride));
+  std::string text =
+      fmt::format("product by register blocks, {} x {} slots, tiles of {} ks; first operand {}, second {}", product.row_slots,
+                  product.chunks, product.k_tile, operand(product.a_direct, product.a_offset, product.a_stride),
+                  operand(product.b_direct, product.b_offset, product.b_stride));
+  if (product.b_by_column) text += " of a thread's columns";
+  if (product.stages > 1) text += fmt::format("; {} tiles in shared memory, copied ahead", product.stages);
+  return text;
 }
 
 class Printer {
@@ -56,6 +60,7 @@ class Printer {
                         plan_.kernel->symbol, plan_.threads,
                         plan_.cluster > 1 ? fmt::format(" in each of {} blocks of a cluster", plan_.cluster) : "",
                         plan_.shared_bytes, plan_.blocks_per_unit));
+    if (plan_.square_warps) line(1, "warps of 8 lanes x 4 groups");
     for (const GridLoop& loop : plan_.kernel->grid)
       line(1, fmt::format("grid {} = {} + {} * block, {} blocks", loop.var, loop.lower.str(), loop.step, loop.count.str()));
     for (const auto& [size, divisor] : plan_.size_divisors) line(1, fmt::format("needs {} divisible by {}", size, divisor));

@@ -13,7 +13,11 @@ namespace {
 constexpr std::int64_t kStagingBudget = 24 << 10;  ///< bytes for the operand tiles of one product, so that blocks share an SM
 /// Messages of one exchange that a block sends: more of them take longer on their way than its warps take to combine their results.
 constexpr int kMostMessages = 128;
-constexpr int kBankPad = 4;  ///< floats: the next row starts 16 bytes further round the banks
+constexpr int kBankPad = 4;                       ///< floats: the next row starts 16 bytes further round the banks
+constexpr int kMostStages = 3;                    ///< k tiles of a product in shared memory at once
+constexpr std::int64_t kStagesBudget = 64 << 10;  ///< bytes for them, so that blocks share a multiprocessor
+constexpr std::int64_t kSharedRegisters = 128;    ///< of a thread of a product, where several blocks share a multiprocessor
+constexpr std::int64_t kOtherRegisters = 32;      ///< of it: second operands and addresses
 
 /// Something that needs shared memory while the ops at places first..last of the tree run.
 struct Item {
@@ -85,6 +89,32 @@ int copy_width(BlockPlan& plan, const BlockOp& op, int read, int dim, std::int64
   return plan.vector_memory && length % width == 0 && can_copy_vectors(plan, op, read, dim, width, true) ? width : 1;
 }
 
+/// Asynchronous copies move f32 as it lies in global memory; other copies ahead count their own groups of copies.
+bool copies_ahead(const BlockPlan& plan, const BlockOp& op) {
+  const ProductPlan& product = *op.product;
+  const auto moves = [&](int read) {
+    const Buffer& buffer = plan.buffer(op.op.reads[read].buffer);
+    return buffer.type == ElementType::f32 && buffer.memory != Memory::scratch;
+  };
+  if ((product.a_direct && product.b_direct) || op.op.guard.defined()) return false;
+  if ((!product.a_direct && !moves(product.form.a)) || (!product.b_direct && !moves(product.form.b))) return false;
+  return plan.cluster == 1 &&
+         std::none_of(plan.ops.begin(), plan.ops.end(), [](const BlockOp& other) { return other.ahead > 0; });
+}
+
+/// Several blocks hide from each other that theirs wait. ptxas takes more registers than it needs where nobody limits them.
+void share_registers(BlockPlan& plan, const BlockOp& op) {
+  const ProductPlan& product = *op.product;
+  const std::int64_t sums = std::int64_t{product.row_slots} * product.chunks * op.layout.vector;
+  std::int64_t tiles = 0;
+  for (const auto& [id, place] : plan.placements) {
+    const bool takes_sums = id == op.op.write.buffer && op.op.initialize;
+    if (place.kind == Placement::Kind::registers && !takes_sums) tiles += std::int64_t{place.row_slots} * place.column_slots;
+  }
+  if (product.stages == 1 || sums + tiles + 4 * product.row_slots + kOtherRegisters > kSharedRegisters) return;
+  plan.blocks_per_unit = std::max(plan.blocks_per_unit, static_cast<int>(kUnitRegisters / (kSharedRegisters * plan.threads)));
+}
+
 void plan_product(BlockPlan& plan, BlockOp& op) {
   ProductPlan& product = *op.product;
   const ProductForm& form = product.form;
@@ -105,11 +135,14 @@ void plan_product(BlockPlan& plan, BlockOp& op) {
                      readable_in_place(plan, op, form.a, form.k, form.row, 4);
   product.b_direct = whole_ks && !guarded && exact_extent(op.op.dims[form.column]) == columns &&
                      readable_in_place(plan, op, form.b, form.column, form.k, layout.vector);
-  product.a_stride = product.k_tile + kBankPad;
-  product.b_stride = static_cast<int>(columns) + kBankPad;
   product.a_copy_along_k = contiguous_along(op, form.a, form.k) || !contiguous_along(op, form.a, form.row);
   product.b_copy_along_k = contiguous_along(op, form.b, form.k);
-  if (!product.a_direct) {
+  product.b_by_column = !product.b_direct && product.b_copy_along_k;
+  product.a_stride = product.k_tile + kBankPad;
+  product.b_stride = (product.b_by_column ? layout.vector * product.k_tile : static_cast<int>(columns)) + kBankPad;
+  const bool ahead = !(k_bound && *k_bound <= product.k_tile) && copies_ahead(plan, op);
+  // Asynchronous copies turn nothing round: elements that lie along rows go one by one to where they lie along ks.
+  if (!product.a_direct && (product.a_copy_along_k || !ahead)) {
     product.a_copy_width = product.a_copy_along_k ? copy_width(plan, op, form.a, form.k, product.k_tile)
                                                   : copy_width(plan, op, form.a, form.row, rows);
   }
@@ -117,6 +150,17 @@ void plan_product(BlockPlan& plan, BlockOp& op) {
     product.b_copy_width = product.b_copy_along_k ? copy_width(plan, op, form.b, form.k, product.k_tile)
                                                   : copy_width(plan, op, form.b, form.column, columns);
   }
+  if (ahead) {
+    product.stages = kMostStages;
+    const std::int64_t bytes =
+        (product.a_direct ? 0 : product.a_bytes(layout)) + (product.b_direct ? 0 : product.b_bytes(layout));
+    if (bytes > kStagesBudget) product.stages = 2;
+  }
+  const auto is_product = [](const BlockOp& other) { return other.product.has_value(); };
+  if (std::count_if(plan.ops.begin(), plan.ops.end(), is_product) > 1) return;
+  share_registers(plan, op);
+  const auto meets = [](const BlockOp& other) { return other.reduces_columns() || other.divided >= 0 || other.ahead > 0; };
+  plan.square_warps = plan.cluster == 1 && fits_squares(plan.layout) && std::none_of(plan.ops.begin(), plan.ops.end(), meets);
 }
 
 /// Bytes that the asynchronous copies of an op move at once.
@@ -154,12 +198,10 @@ std::vector<Item> collect_items(BlockPlan& plan) {
     if (op.product) {
       ProductPlan& product = *op.product;
       const int place = ranges.place_of(k);
-      const std::int64_t rows = static_cast<std::int64_t>(product.row_slots) * op.layout.groups;
       if (!product.a_direct)
-        items.push_back({"operand of " + op.op.name, rows * product.a_stride * 4, place, place, &product.a_offset});
+        items.push_back({"operand of " + op.op.name, product.a_bytes(op.layout), place, place, &product.a_offset});
       if (!product.b_direct)
-        items.push_back(
-            {"operand of " + op.op.name, std::int64_t{product.k_tile} * product.b_stride * 4, place, place, &product.b_offset});
+        items.push_back({"operand of " + op.op.name, product.b_bytes(op.layout), place, place, &product.b_offset});
     }
     if (op.ahead > 0 && op.ahead == plan.buffer(op.op.write.buffer).stages - 1) {
       Placement& place = plan.placements.at(op.op.write.buffer);

@@ -107,12 +107,10 @@ class EventMaker {
       const bool direct = (k == product.form.a && product.a_direct) || (k == product.form.b && product.b_direct);
       add(direct ? steps : copies, op_.op.reads[k], false, Rows::all, Columns::any);
     }
-    const std::int64_t a_bytes = std::int64_t{product.row_slots} * op_.layout.groups * product.a_stride * 4;
-    const std::int64_t b_bytes = std::int64_t{product.k_tile} * product.b_stride * 4;
     for (const bool writes : {true, false}) {
       Phase& phase = writes ? copies : steps;
-      if (!product.a_direct) add_bytes(phase, product.a_offset, a_bytes, writes);
-      if (!product.b_direct) add_bytes(phase, product.b_offset, b_bytes, writes);
+      if (!product.a_direct) add_bytes(phase, product.a_offset, product.a_bytes(op_.layout), writes);
+      if (!product.b_direct) add_bytes(phase, product.b_offset, product.b_bytes(op_.layout), writes);
     }
     Phase results;
     add(results, op_.op.write, true, Rows::by_row, Columns::by_column, true);

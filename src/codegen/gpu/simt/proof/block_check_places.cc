@@ -110,11 +110,8 @@ class PlaceProver {
     const auto add = [&](const std::string& what, std::int64_t offset, std::int64_t bytes) {
       places_.push_back({what + " of " + op.op.name, offset, bytes, positions_.at(k), positions_.at(k)});
     };
-    if (op.product && !op.product->a_direct)
-      add("first operand", op.product->a_offset,
-          std::int64_t{op.product->row_slots} * op.layout.groups * op.product->a_stride * 4);
-    if (op.product && !op.product->b_direct)
-      add("second operand", op.product->b_offset, std::int64_t{op.product->k_tile} * op.product->b_stride * 4);
+    if (op.product && !op.product->a_direct) add("first operand", op.product->a_offset, op.product->a_bytes(op.layout));
+    if (op.product && !op.product->b_direct) add("second operand", op.product->b_offset, op.product->b_bytes(op.layout));
     const std::int64_t rows =
         op.unroll_rows ? ceil_div(std::max<std::int64_t>(op.row_bound().value_or(1), 1), op.layout.groups) : 1;
     const std::int64_t word = op.fused ? 8 : 4;

@@ -36,6 +36,7 @@ class ProductProver {
     if (!product_.a_direct) staged(form_.a, form_.row, rows(), product_.a_copy_along_k, product_.a_copy_width);
     if (!product_.b_direct) staged(form_.b, form_.column, columns(), product_.b_copy_along_k, product_.b_copy_width);
     places();
+    stages();
     if (op_.vectors) results();
     if (!op_.vectors && op_.write_vector) proof_.fail("{} moves vectors along no vectors of columns", name());
   }
@@ -50,7 +51,21 @@ class ProductProver {
     return length.is_constant() ? std::optional(length.constant) : std::nullopt;
   }
 
+  /// A sum of terms whose leaves are the two operands, as f32, and constants. Operands beyond the ks are 0, and so must be their terms.
+  bool is_sum_of_terms() const {
+    if (op_.op.kind != OpKind::reduce || op_.op.reduction != ReductionOp::add || op_.op.reads.size() != 2) return false;
+    if (op_.op.value.type() != ElementType::f32) return false;
+    if (std::min(form_.a, form_.b) != 0 || std::max(form_.a, form_.b) != 1) return false;
+    const std::function<bool(const ScalarExpr&)> fits = [&](const ScalarExpr& e) {
+      if (read_of(e) >= 0) return true;
+      if (e.op() == ScalarOp::read || e.op() == ScalarOp::index || e.op() == ScalarOp::scalar) return false;
+      return std::all_of(e.args().begin(), e.args().end(), fits);
+    };
+    return fits(op_.op.value) && evaluate(op_.op.value, [](int) { return 0.0; }, {}, {}) == 0;
+  }
+
   bool is_product() const {
+    if (is_sum_of_terms()) return true;
     if (op_.op.kind != OpKind::contract || op_.op.reduction != ReductionOp::add || op_.op.reads.size() != 2) return false;
     const ScalarExpr& value = op_.op.value;
     if (value.op() != ScalarOp::mul || value.type() != ElementType::f32) return false;
@@ -118,13 +133,37 @@ class ProductProver {
     prove_vector(proof_, op_, op_.op.reads[read], along.var, width, divisors);
   }
 
+  /// Tiles that are copied while others are read: f32 as it lies in global memory, which nothing else of the block's copies ahead counts.
+  void stages() {
+    if (product_.stages < 1) return proof_.fail("{}: {} tiles in shared memory", name(), product_.stages);
+    if (product_.stages == 1) return;
+    for (const bool is_a : {true, false}) {
+      if (is_a ? product_.a_direct : product_.b_direct) continue;
+      const TileAccess& access = op_.op.reads[is_a ? form_.a : form_.b];
+      const Buffer& buffer = proof_.plan.buffer(access.buffer);
+      const int width = is_a ? product_.a_copy_width : product_.b_copy_width;
+      const bool by_line = is_a || product_.b_by_column;
+      const bool whole = width == 1 || (width == 4 && by_line == (is_a ? product_.a_copy_along_k : product_.b_copy_along_k));
+      if (buffer.type != ElementType::f32 || proof_.plan.placement(access.buffer) != nullptr ||
+          buffer.memory == Memory::scratch || !whole)
+        proof_.fail("{}: {} cannot be copied ahead by pieces of {}", name(), proof_.name(access), width);
+    }
+    const auto ahead = [](const BlockOp& other) { return other.ahead > 0; };
+    if ((product_.a_direct && product_.b_direct) || op_.op.guard.defined() ||
+        std::any_of(proof_.plan.ops.begin(), proof_.plan.ops.end(), ahead))
+      proof_.fail("{}: its tiles cannot be copied ahead", name());
+  }
+
   /// Lines of the staged tiles do not overlap, and start where vectors may.
   void places() {
     if (!product_.a_direct && (product_.a_stride < product_.k_tile || product_.a_stride % 4 != 0))
       proof_.fail("{}: rows of the first operand are {} elements apart in shared memory", name(), product_.a_stride);
     // Threads read their vectors of it, copies write theirs where they run along the columns.
-    const int vector = std::max(op_.layout.vector, product_.b_copy_along_k ? 1 : std::min(product_.b_copy_width, kWidest));
-    if (!product_.b_direct && (product_.b_stride < columns() || product_.b_stride % vector != 0))
+    const int vector = product_.b_by_column
+                           ? kWidest
+                           : std::max(op_.layout.vector, product_.b_copy_along_k ? 1 : std::min(product_.b_copy_width, kWidest));
+    const std::int64_t row = product_.b_by_column ? std::int64_t{op_.layout.vector} * product_.k_tile : columns();
+    if (!product_.b_direct && (product_.b_stride < row || product_.b_stride % vector != 0))
       proof_.fail("{}: rows of the second operand are {} elements apart in shared memory", name(), product_.b_stride);
   }
 
@@ -145,7 +184,21 @@ class ProductProver {
 
 }  // namespace
 
+/// Threads whose warps are squares have other neighbours than a layout says: nothing may meet across lanes or groups.
+void prove_squares(BlockProof& proof) {
+  const BlockPlan& plan = proof.plan;
+  if (!plan.square_warps) return;
+  const bool squares =
+      plan.layout.lanes % kSquareLanes == 0 && plan.layout.groups % kSquareGroups == 0 && plan.layout.threads() == plan.threads;
+  if (plan.cluster != 1 || !squares) return proof.fail("warps cannot be squares");
+  for (const BlockOp& op : plan.ops) {
+    if (op.reduces_columns() || op.divided >= 0 || op.ahead > 0 || op.fused || op.warp_lead >= 0)
+      proof.fail("{}: results of lanes meet where warps are squares", op.op.name);
+  }
+}
+
 void prove_products(BlockProof& proof) {
+  prove_squares(proof);
   for (const OpSite& site : proof.sites) {
     if (proof.op(site.op).product) ProductProver(proof, site).run();
   }

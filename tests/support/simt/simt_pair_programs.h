@@ -1,0 +1,57 @@
+// Sums over pairs of bodies: what belongs to a row, what belongs to a column, and what both make.
+#pragma once
+
+#include "support/simt/simt_programs.h"
+
+namespace nestor::testing {
+
+/// What keeps a body from itself: nothing, a guard of the sums, a condition in their terms.
+enum class Self : std::uint8_t { counts, is_guarded, is_selected };
+
+/// out_x[i] = sum over j of mass[j] * rsqrt(d) * dx, and out_y likewise, with d of the places of i and j, rows of `width` of which two count;
+/// by tiles of bodies, the sums of a tile in scratch. `least`: 1 / d, and the least of all terms in place of their sum.
+inline TileProgram pair_forces_program(std::int64_t tile, Self self, bool least = false, std::int64_t width = 3) {
+  ProgramMaker m("pair_forces");
+  m.size("n");
+  if (self == Self::counts) m.size("of");
+  const IntExpr n = var("n"), columns = self == Self::counts ? var("of") : n;
+  const int place = m.input("place", ElementType::f32, {n, width}),
+            source = self == Self::counts ? m.input("source", ElementType::f32, {columns, width}) : place,
+            mass = m.input("mass", ElementType::f16, {columns});
+  const IntExpr first = IntExpr(tile) * var("io"), i = first + var("i"), j = var("j");
+  const auto row = [&] { return parallel_dim("i", 0, min(IntExpr(tile), n - first), tile); };
+  std::vector<TileTree> body;
+  std::vector<TileTree> stores;
+  for (const std::int64_t axis : {0, 1}) {
+    const std::string name = axis == 0 ? "x" : "y";
+    const int sums = m.scratch("sum_" + name, {tile}), out = m.output("out_" + name, ElementType::f32, {n});
+    TileOp op = make_op(OpKind::reduce, "add_" + name, {row(), reduced_dim("j", 0, columns)}, {sums, {var("i")}},
+                        {{place, {i, 0}}, {place, {i, 1}}, {source, {j, 0}}, {source, {j, 1}}, {mass, {j}}});
+    const ScalarExpr gaps[] = {minus(m.read(op, 2), m.read(op, 0)), minus(m.read(op, 3), m.read(op, 1))};
+    const ScalarExpr square = plus(plus(times(gaps[0], gaps[0]), times(gaps[1], gaps[1])), ScalarExpr::constant(0.25));
+    const ScalarExpr near = least ? over(ScalarExpr::constant(1), square) : ScalarExpr::make(ScalarOp::rsqrt, {square});
+    op.value = times(times(m.read(op, 4), near), gaps[axis]);
+    if (self == Self::is_guarded) {
+      const auto above = [](const IntExpr& a, const IntExpr& b) {
+        return IntExpr::make(IntOp::ge, {a - b - IntExpr(1), IntExpr(0)});
+      };
+      op.guard = IntExpr::make(IntOp::logical_or, {above(i, j), above(j, i)});
+    }
+    if (self == Self::is_selected) {
+      op.indices = {i, j};
+      const auto index = [](int k) { return ScalarExpr::index(k); };
+      op.value = ScalarExpr::make(ScalarOp::select,
+                                  {ScalarExpr::make(ScalarOp::eq, {index(0), index(1)}), ScalarExpr::constant(0), op.value});
+    }
+    op.reduction = least ? ReductionOp::min : ReductionOp::add;
+    op.initialize = true;
+    body.push_back(leaf(op));
+    TileOp store = make_op(OpKind::copy, "store_" + name, {row()}, {out, {i}}, {{sums, {var("i")}}});
+    store.value = m.read(store, 0);
+    stores.push_back(leaf(store));
+  }
+  body.insert(body.end(), stores.begin(), stores.end());
+  return m.finish(loop("io", 0, floor_div(n + IntExpr(tile - 1), tile), sequence(body), LoopKind::gpu_block));
+}
+
+}  // namespace nestor::testing
