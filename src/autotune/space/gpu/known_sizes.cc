@@ -1,6 +1,7 @@
 // Products of a nest and the sizes in the extents of their operands; rows of arguments.
 #include "autotune/space/gpu/known_sizes.h"
 
+#include "autotune/space/gpu/window_points.h"
 #include "autotune/space/structure/axes.h"
 #include "codegen/tile/contraction.h"
 #include "poly/algebra/all_rules.h"
@@ -174,6 +175,7 @@ std::set<std::string> sizes_of_short_rows(const Nest& nest, const Sizes& sizes) 
     most = std::max(most, product_of(arguments.back().second));
   }
   std::set<std::string> found = sizes_of_short_sums(nest, sizes);
+  found.merge(sizes_of_windows(nest, sizes));
   for (const auto& [tensor, shape] : arguments) {
     if (shape.size() < 2 || product_of(shape) < most / kSmallArgument) continue;
     std::int64_t run = 1;

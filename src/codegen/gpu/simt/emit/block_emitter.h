@@ -45,7 +45,7 @@ class BlockEmitter {
   };
 
   // control flow
-  /// `unroll` > 1: so many iterations at once, for loads that need not wait for each other.
+  /// `unroll` > 1: so many iterations at once, for loads that need not wait for each other. 0: one at a time, for short code.
   void loop(Value* lower, Value* upper, std::int64_t step, const IndexBody& body, int unroll = 1);
   void when(Value* condition, const Body& body);  ///< null: always
   void when_else(Value* condition, const Body& yes, const Body& no);
@@ -69,6 +69,7 @@ class BlockEmitter {
   Value* shared_address(llvm::Type* type, std::int64_t bytes, Value* index);
   Value* load_element(const TileAccess& access);
   std::vector<Value*> load_once(Value* pointer, llvm::Type* word);
+  std::vector<Value*> load_whole(Value* pointer, llvm::Type* type, std::uint64_t bytes);
   std::vector<Value*> load_words(const TileAccess& access, int width);
   std::vector<Value*> elements_of(const std::vector<Value*>& words, ElementType type);
   std::vector<Value*> load_vector(const TileAccess& access, int width);
@@ -121,6 +122,16 @@ class BlockEmitter {
   void emit_rows_at_once(const BlockOp& op, const std::set<int>& shared);
   void emit_batch_of_rows(const BlockOp& op, int width, Slot slot, const Loaded& shared, Value* first, std::int64_t count,
                           Value* end);
+
+  // sums of neighbouring rows that share what they read
+  struct Window;
+  bool whole_loads_ = false;
+  bool short_code_ = false;  ///< of rows beside a run
+  void emit_windows(const BlockOp& op);
+  void emit_run(const BlockOp& op, int slot, Value* slot_value);
+  void sum_run(const BlockOp& op, int slot);
+  void add_window(const BlockOp& op, Window& window);
+  void add_window_point(const BlockOp& op, Window& window, const std::map<std::string, std::int64_t>& point);
 
   // exchanges between the blocks of a cluster
   void prepare_exchanges();

@@ -16,8 +16,8 @@ std::ptrdiff_t position_of(const BlockProof& proof, int op) {
 
 bool has_same_points(const BlockOp& lead, const BlockOp& op) {
   const auto shape = [](const BlockOp& of) {
-    return std::tuple(of.layout.lanes, of.layout.groups, of.layout.vector, of.vectors, of.unroll_rows, of.unroll_columns,
-                      of.column, of.divided);
+    return std::tuple(of.layout.lanes, of.layout.groups, of.layout.run, of.layout.vector, of.vectors, of.unroll_rows,
+                      of.unroll_columns, of.column, of.divided);
   };
   if (shape(lead) != shape(op) || lead.rows != op.rows || lead.roles != op.roles || lead.op.dims.size() != op.op.dims.size())
     return false;

@@ -115,8 +115,7 @@ class PlaceProver {
           std::int64_t{op.product->row_slots} * op.layout.groups * op.product->a_stride * 4);
     if (op.product && !op.product->b_direct)
       add("second operand", op.product->b_offset, std::int64_t{op.product->k_tile} * op.product->b_stride * 4);
-    const std::int64_t rows =
-        op.unroll_rows ? ceil_div(std::max<std::int64_t>(op.row_bound().value_or(1), 1), op.layout.groups) : 1;
+    const std::int64_t rows = op.unroll_rows ? slots_of(op, op.row_bound().value_or(1)) : 1;
     const std::int64_t word = op.fused ? 8 : 4;
     if (op.crosses_warps() && (plan_.cluster == 1 || op.gathers)) {
       const std::int64_t warps = op.gathers ? plan_.threads / 32 : op.layout.threads() / 32;
@@ -132,8 +131,7 @@ class PlaceProver {
     std::int64_t most = 0;
     for (const BlockOp& op : plan_.ops) {
       if (plan_.cluster == 1 || !op.crosses_warps()) continue;
-      const std::int64_t rows =
-          op.unroll_rows ? ceil_div(std::max<std::int64_t>(op.row_bound().value_or(1), 1), op.layout.groups) : 1;
+      const std::int64_t rows = op.unroll_rows ? slots_of(op, op.row_bound().value_or(1)) : 1;
       const std::int64_t senders = op.gathers ? plan_.cluster : op.layout.threads() / 32;
       most = std::max(most, rows * senders * (op.fused ? 8 : 4));
     }
