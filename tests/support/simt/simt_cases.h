@@ -197,7 +197,7 @@ inline std::vector<SimtCase> simt_cases() {
   list.add("windows_of_ragged_tiles_then_norm", window_program({.rows_tile = 3, .maps = 40, .norm = true}),
            {{"high", 4}, {"across", 21}}, {.tolerance = 1e-5}, 64);
   list.add("windows_odd_width", window_program({.columns_tile = 16}), {{"high", 3}, {"across", 33}, {"maps", 37}}, plain, 64);
-  list.add("windows_strided", window_program({.columns_tile = 2, .stride = 2, .largest = true}), places, plain, 32);
+  list.add("windows_strided", window_program({.type = f16, .columns_tile = 2, .stride = 2, .largest = true}), places, half, 32);
   list.add("windows_dilated", window_program({.type = bf16, .dilation = 3}), places, bfloat, 32);
   list.add("windows_added", window_program({.type = f16, .rows_tile = 1, .taps = 7, .adds = true}), places, half, 32);
   list.add("windows_channels_first",

@@ -1,7 +1,7 @@
 // Products of a nest and the sizes in the extents of their operands; rows of arguments.
 #include "autotune/space/gpu/known_sizes.h"
 
-#include "autotune/space/gpu/window_points.h"
+#include "autotune/space/window_points.h"
 #include "autotune/space/structure/axes.h"
 #include "codegen/tile/contraction.h"
 #include "poly/algebra/all_rules.h"

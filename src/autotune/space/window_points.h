@@ -20,7 +20,7 @@ struct Windows {
 };
 
 /// Of the statement of the loop group that sums up windows; nothing where there is none.
-std::optional<Windows> windows_of(const Nest& nest, const NestStructure& structure, const LoopGroup& loop_group);
+std::optional<Windows> windows_of(const Nest& nest, const LoopGroup& loop_group);
 
 /// Tiles and threads that let each thread sum up a few neighbouring results together, the best guess first.
 std::vector<NamedValues> likely_window_tiles(const NestStructure& structure, const FusionGroup& group, const Windows& windows);

@@ -1,5 +1,5 @@
 // Windows in the indices of what a sum reads; tiles for them.
-#include "autotune/space/gpu/window_points.h"
+#include "autotune/space/window_points.h"
 
 #include "autotune/space/structure/axes.h"
 #include "support/rounding.h"
@@ -37,8 +37,7 @@ std::vector<int> sliding_dims(const LoopGroup& loop_group, const Access& read) {
 
 }  // namespace
 
-std::optional<Windows> windows_of(const Nest& nest, const NestStructure& structure, const LoopGroup& loop_group) {
-  (void)structure;
+std::optional<Windows> windows_of(const Nest& nest, const LoopGroup& loop_group) {
   for (const std::string& name : loop_group.statements) {
     const Statement& statement = nest.statement(name);
     if (!statement.reduction || multiplies_matrices(statement)) continue;
@@ -123,7 +122,7 @@ std::set<std::string> sizes_of_windows(const Nest& nest, const Sizes& sizes) {
   if (!sums) return found;
   const NestStructure structure = find_axes(nest, sizes);
   for (const LoopGroup& loop_group : structure.loop_groups) {
-    const auto windows = windows_of(nest, structure, loop_group);
+    const auto windows = windows_of(nest, loop_group);
     if (!windows) continue;
     for (const std::string& name : loop_group.statements) {
       const Access& write = nest.statement(name).write;
