@@ -200,6 +200,18 @@ inline std::vector<SimtCase> simt_cases() {
   list.add("windows_strided", window_program({.type = f16, .columns_tile = 2, .stride = 2, .largest = true}), places, half, 32);
   list.add("windows_dilated", window_program({.type = bf16, .dilation = 3}), places, bfloat, 32);
   list.add("windows_added", window_program({.type = f16, .rows_tile = 1, .taps = 7, .adds = true}), places, half, 32);
+  for (const ElementType type : {bf16, f32}) {
+    const CheckOptions within = type == f32 ? CheckOptions{.tolerance = 1e-5} : bfloat;
+    const std::int64_t tile = type == f32 ? 8 : 2;
+    list.add("windows_padded", window_program({.type = type, .columns_tile = tile, .padded = true}), places, within, 32);
+    list.add(
+        "windows_padded_known",
+        window_program({.type = type, .columns_tile = tile, .taps = 5, .maps = 64, .across = 16, .norm = true, .padded = true}),
+        {{"high", 5}}, within, 32);
+  }
+  list.add("windows_padded_channels_first",
+           window_program({.type = f16, .rows_tile = 8, .columns_tile = 32, .maps = 2, .channels_first = true, .padded = true}),
+           {{"high", 13}, {"across", 37}}, half, 32);
   list.add("windows_channels_first",
            window_program({.type = f16, .rows_tile = 8, .columns_tile = 64, .maps = 3, .channels_first = true}),
            {{"high", 21}, {"across", 70}}, half, 32);

@@ -14,7 +14,8 @@ struct WindowForm {
   bool largest = false;     ///< the largest element of a window, in place of a filter's sum
   bool norm = false;        ///< then the mean of all channels is taken off
   bool channels_first = false;
-  bool adds = false;  ///< to what the result has
+  bool adds = false;    ///< to what the result has
+  bool padded = false;  ///< the input is as large as the result, and terms beyond its border do not count
 };
 
 /// out[y, z, m] = sum over s, u of x[stride y + dilation s, stride z + dilation u, m] * w[s, u, m].
@@ -26,6 +27,7 @@ inline TileProgram window_program(const WindowForm& form) {
   const IntExpr high = var("high"), across = form.across == 0 ? var("across") : IntExpr(form.across),
                 maps = form.maps == 0 ? var("maps") : IntExpr(form.maps);
   const auto reads = [&](const IntExpr& places) {
+    if (form.padded) return places;
     return IntExpr(form.stride) * (places - IntExpr(1)) + IntExpr(form.dilation * (form.taps - 1) + 1);
   };
   const auto order = [&](IntExpr y, IntExpr z, IntExpr c) {
@@ -47,8 +49,9 @@ inline TileProgram window_program(const WindowForm& form) {
   const auto place = [&](bool inside) {
     return inside ? std::vector<IntExpr>{var("y"), var("z"), var("c")} : order(y0 + var("y"), z0 + var("z"), var("c"));
   };
+  const IntExpr border(form.padded ? form.taps / 2 : 0);
   const auto moved = [&](const IntExpr& at, const char* tap) {
-    return IntExpr(form.stride) * at + IntExpr(form.dilation) * var(tap);
+    return IntExpr(form.stride) * at + IntExpr(form.dilation) * var(tap) - border;
   };
   std::vector<OpDim> terms = points;
   terms.push_back(reduced_dim("s", 0, form.taps));
@@ -65,6 +68,12 @@ inline TileProgram window_program(const WindowForm& form) {
   op.value = form.largest ? minus(m.read(op, 0), m.read(op, 1)) : times(m.read(op, 0), m.read(op, 1));
   op.reduction = form.largest ? ReductionOp::max : ReductionOp::add;
   op.initialize = !form.adds;
+  if (form.padded) {
+    const auto within = [](const IntExpr& at, const IntExpr& length) {
+      return IntExpr::make(IntOp::ge, {at, IntExpr(0)}) && IntExpr::make(IntOp::gt, {length, at});
+    };
+    op.guard = within(moved(y0 + var("y"), "s"), high) && within(moved(z0 + var("z"), "u"), across);
+  }
   ops.push_back(leaf(op));
   std::vector<TileAccess> last{{sums, place(form.norm)}};
   if (form.norm) {

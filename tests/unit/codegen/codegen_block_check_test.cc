@@ -442,6 +442,7 @@ std::vector<SimtCase> mutated_cases() {
                                                          {"wavefronts", {}},
                                                          {"windows_known", {{"high", 3}}},
                                                          {"windows_then_norm", {{"high", 3}}},
+                                                         {"windows_padded", {{"high", 3}, {"across", 6}, {"maps", 8}}},
                                                          {"windows_odd_width", {{"high", 1}, {"across", 18}, {"maps", 5}}},
                                                          {"windows_channels_first", {{"high", 9}, {"across", 6}}},
                                                          {"integers", {}}};

@@ -8,10 +8,10 @@
 #include "autotune/space/gpu/tensor_steps.h"
 #include "autotune/space/gpu/tensor_waves.h"
 #include "autotune/space/gpu/transposed_rows.h"
-#include "autotune/space/window_points.h"
 #include "autotune/space/group_choice.h"
 #include "autotune/space/structure/axes.h"
 #include "autotune/space/structure/rule_steps.h"
+#include "autotune/space/window_points.h"
 #include "support/rounding.h"
 
 #include <algorithm>
@@ -423,8 +423,7 @@ void add_windows(const GpuPointSource& source, const RuleChoice& choice, std::ve
   std::set<NamedValues> known;
   for (const Fusion fusion : {Fusion::maximal, Fusion::careful, Fusion::none}) {
     const FusionGroup& group = source.variants.heaviest(variant, fusion);
-    const auto windows =
-        windows_of(nest, variant.structure.loop_groups[static_cast<std::size_t>(group.heaviest)]);
+    const auto windows = windows_of(nest, variant.structure.loop_groups[static_cast<std::size_t>(group.heaviest)]);
     if (!windows) continue;
     for (NamedValues& tiles : likely_window_tiles(variant.structure, group, *windows)) {
       if (known.insert(tiles).second) points.push_back(completed(source, choice, fusion, std::move(tiles)));

@@ -1,8 +1,8 @@
 // Products of a nest and the sizes in the extents of their operands; rows of arguments.
 #include "autotune/space/gpu/known_sizes.h"
 
-#include "autotune/space/window_points.h"
 #include "autotune/space/structure/axes.h"
+#include "autotune/space/window_points.h"
 #include "codegen/tile/contraction.h"
 #include "poly/algebra/all_rules.h"
 #include "support/tensor_view.h"

@@ -466,12 +466,12 @@ void TensorEmitter::store_column_pairs(const TensorOp& op) {
           start = b_.CreateInBoundsGEP(type, arguments_.pointers.at(op.op.write.buffer), offset);
         }
         const bool behind = e == 1 && aligned != nullptr;
-        places[e] = behind ? b_.CreateConstInBoundsGEP1_64(type, places[0], 1)
-                           : b_.CreateInBoundsGEP(type, start, b_.CreateNSWAdd(offsets[e], argument_offset(op.op.write, of_both)));
+        places[e] = behind
+                        ? b_.CreateConstInBoundsGEP1_64(type, places[0], 1)
+                        : b_.CreateInBoundsGEP(type, start, b_.CreateNSWAdd(offsets[e], argument_offset(op.op.write, of_both)));
       }
       if (aligned == nullptr) {
-        for (int e = 0; e < 2; ++e)
-          store_where(held[e], places[e], element(op, op.op.value, {row / 2, pair, row % 2, e}), bytes);
+        for (int e = 0; e < 2; ++e) store_where(held[e], places[e], element(op, op.op.value, {row / 2, pair, row % 2, e}), bytes);
         continue;
       }
       Value *word = pair_word(op, {row / 2, pair, row % 2, 0}), *both = b_.CreateAnd(aligned, b_.CreateAnd(held[0], held[1]));

@@ -125,13 +125,18 @@ class BlockEmitter {
 
   // sums of neighbouring rows that share what they read
   struct Window;
+  Value* wanted_ = nullptr;  ///< where it does not hold, an argument's first element takes the place of what is loaded
   bool whole_loads_ = false;
   bool short_code_ = false;  ///< of rows beside a run
   void emit_windows(const BlockOp& op);
   void emit_run(const BlockOp& op, int slot, Value* slot_value);
   void sum_run(const BlockOp& op, int slot);
   void add_window(const BlockOp& op, Window& window);
-  void add_window_point(const BlockOp& op, Window& window, const std::map<std::string, std::int64_t>& point);
+  using Term = std::map<std::string, std::int64_t>;  ///< positions of the dims that are written out
+  void set_term(const BlockOp& op, const Window& window, int row, const Term& term);
+  void set_window_row(const BlockOp& op, const Window& window, int row);
+  static std::string text_at(const BlockOp& op, IntExpr expr, int row, const Term& term);
+  Value* term_counts(const BlockOp& op, Window& window, const IntExpr& guard, int row, const Term& term);
 
   // exchanges between the blocks of a cluster
   void prepare_exchanges();

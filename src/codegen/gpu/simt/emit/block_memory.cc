@@ -53,7 +53,8 @@ Value* BlockEmitter::address(const TileAccess& access) {
   } else {
     base = b_.CreateInBoundsGEP(b_.getInt8Ty(), arguments_.workspace, {integer(arguments_.workspace_offsets.at(access.buffer))});
   }
-  return b_.CreateInBoundsGEP(type, base, {offset});
+  Value* found = b_.CreateInBoundsGEP(type, base, {offset});
+  return wanted_ == nullptr ? found : b_.CreateSelect(wanted_, found, base);
 }
 
 Value* BlockEmitter::load_element(const TileAccess& access) {

@@ -15,6 +15,7 @@ struct BlockEmitter::Window {
   std::map<std::string, Value*> first;                ///< values of the row dims in it
   std::vector<std::vector<Value*>> sums;              ///< of each row
   std::map<std::string, std::vector<Value*>> loaded;  ///< by buffer and indices
+  std::map<std::string, Value*> conditions;           ///< parts of guards
 };
 
 void BlockEmitter::emit_windows(const BlockOp& op) {
@@ -35,6 +36,12 @@ void BlockEmitter::emit_run(const BlockOp& op, int slot, Value* slot_value) {
   const auto outer = environment_;
   Value* all = nullptr;
   for (int row = run; row-- > 0;) all = both(all, set_row(op, slot < 0 ? -1 : slot + row, number(row)));
+  for (std::size_t k = 0; op.op.guard.defined() && k < op.op.reads.size(); ++k) {
+    if (plan_->in_registers(op.op.reads[k])) continue;
+    for (const IntExpr& length :
+         plan_->buffer(op.op.reads[k].buffer).extents)  // where no term counts, the first element is loaded
+      all = both(all, length.as_constant().value_or(0) > 0 ? nullptr : b_.CreateICmpSGT(integer(length), b_.getInt64(0)));
+  }
   const auto one_row = [&](int of, Value* value) {
     Value* exists = set_row(op, of, value);
     when(exists, [&] { for_columns(op, [&](int width, int column) { emit_unit(op, width, {std::max(of, 0), column}); }); });
@@ -74,11 +81,7 @@ void BlockEmitter::sum_run(const BlockOp& op, int slot) {
               [&] { add_window(op, window); });
           short_code_ = false;
           for (int row = 0; row < op.layout.run; ++row) {
-            const std::vector<std::int64_t> places = places_in_run(op, row);
-            for (std::size_t k = 0; k < op.rows.size(); ++k) {
-              const std::string& var = op.op.dims[op.rows[k]].var;
-              environment_[var] = b_.CreateNSWAdd(window.first.at(var), b_.getInt64(static_cast<std::uint64_t>(places[k])));
-            }
+            set_window_row(op, window, row);
             write_sums(op, read_sums(op, window.sums[static_cast<std::size_t>(row)]), {window.slot.row + row, column});
           }
         });
@@ -86,64 +89,119 @@ void BlockEmitter::sum_run(const BlockOp& op, int slot) {
   whole_loads_ = false;
 }
 
-/// All terms of the dims that are written out, in order.
-void BlockEmitter::add_window(const BlockOp& op, Window& window) {
-  window.loaded.clear();
-  std::vector<std::int64_t> extents;
-  std::int64_t terms = 1;
+/// Sets the dims of a term of the run's row.
+void BlockEmitter::set_term(const BlockOp& op, const Window& window, int row, const Term& term) {
   for (const int d : op.window) {
-    extents.push_back(*exact_extent(op.op.dims[d]));
-    terms *= extents.back();
+    const OpDim& dim = op.op.dims[d];
+    environment_[dim.var] = b_.CreateNSWAdd(integer(dim.lower), b_.getInt64(static_cast<std::uint64_t>(term.at(dim.var))));
   }
-  for (std::int64_t term = 0; term < terms; ++term) {
-    std::map<std::string, std::int64_t> point;
-    std::int64_t rest = term;
-    for (std::size_t k = extents.size(); k-- > 0; rest /= extents[k]) point[op.op.dims[op.window[k]].var] = rest % extents[k];
-    add_window_point(op, window, point);
+  set_window_row(op, window, row);
+}
+
+void BlockEmitter::set_window_row(const BlockOp& op, const Window& window, int row) {
+  const std::vector<std::int64_t> places = places_in_run(op, row);
+  for (std::size_t k = 0; k < op.rows.size(); ++k) {
+    const std::string& var = op.op.dims[op.rows[k]].var;
+    environment_[var] = b_.CreateNSWAdd(window.first.at(var), b_.getInt64(static_cast<std::uint64_t>(places[k])));
   }
 }
 
-/// One term of each row. Reads with the same indices, as sums of the dims of the first row and constants, are of one element.
-void BlockEmitter::add_window_point(const BlockOp& op, Window& window, const std::map<std::string, std::int64_t>& point) {
+/// An expression at a term of a row, as a sum of the dims of the first row and constants: equal texts have equal values.
+std::string BlockEmitter::text_at(const BlockOp& op, IntExpr expr, int row, const Term& term) {
+  const std::vector<std::int64_t> places = places_in_run(op, row);
+  for (std::size_t k = 0; k < op.rows.size(); ++k) {
+    const std::string& var = op.op.dims[op.rows[k]].var;
+    expr = expr.substitute(var, IntExpr::variable(var) + IntExpr(places[k]));
+  }
   for (const int d : op.window) {
     const OpDim& dim = op.op.dims[d];
-    environment_[dim.var] = b_.CreateNSWAdd(integer(dim.lower), b_.getInt64(static_cast<std::uint64_t>(point.at(dim.var))));
+    expr = expr.substitute(dim.var, dim.lower + IntExpr(term.at(dim.var)));
   }
-  for (int row = 0; row < op.layout.run; ++row) {
-    const std::vector<std::int64_t> places = places_in_run(op, row);
-    std::map<std::string, std::int64_t> moved;
-    for (std::size_t k = 0; k < op.rows.size(); ++k) {
-      const std::string& var = op.op.dims[op.rows[k]].var;
-      moved[var] = places[k];
-      environment_[var] = b_.CreateNSWAdd(window.first.at(var), b_.getInt64(static_cast<std::uint64_t>(places[k])));
+  const Affine form = affine_of(expr);
+  std::string text = std::to_string(form.constant);
+  for (const auto& [name, coefficient] : form.terms) text += " + " + std::to_string(coefficient) + " " + name;
+  return text;
+}
+
+/// Whether the term counts; null: always. Parts of the guard that are the same for several terms are computed once.
+Value* BlockEmitter::term_counts(const BlockOp& op, Window& window, const IntExpr& guard, int row, const Term& term) {
+  if (!guard.defined()) return nullptr;
+  if (guard.op() == IntOp::logical_and)
+    return both(term_counts(op, window, guard.args()[0], row, term), term_counts(op, window, guard.args()[1], row, term));
+  const bool compares = guard.op() == IntOp::ge || guard.op() == IntOp::gt;
+  const std::string key =
+      compares ? std::to_string(static_cast<int>(guard.op())) + " " + text_at(op, guard.args()[0] - guard.args()[1], row, term)
+               : text_at(op, guard, row, term);
+  Value*& holds = window.conditions[key];
+  if (holds == nullptr) {
+    set_term(op, window, row, term);
+    holds = condition(guard);
+  }
+  return holds;
+}
+
+/// All terms of the dims that are written out, in order, each for all rows. An element is loaded where some term that reads it counts; else
+/// the argument's first one takes its place.
+void BlockEmitter::add_window(const BlockOp& op, Window& window) {
+  window.loaded.clear();
+  window.conditions.clear();
+  struct Sum {
+    int row = 0;
+    Term term;
+    Value* counts = nullptr;
+    std::map<int, std::string> keys;  ///< of what it reads from memory
+  };
+  std::vector<Sum> sums;
+  std::map<std::string, std::vector<Value*>> wanted;  ///< where to load, null: always; in order, that code is the same each time
+  std::int64_t terms = 1;
+  for (const int d : op.window) terms *= *exact_extent(op.op.dims[d]);
+  for (std::int64_t number = 0; number < terms; ++number) {
+    Term term;
+    std::int64_t rest = number;
+    for (std::size_t k = op.window.size(); k-- > 0;) {
+      const OpDim& dim = op.op.dims[op.window[k]];
+      term[dim.var] = rest % *exact_extent(dim);
+      rest /= *exact_extent(dim);
     }
-    const Slot slot{window.slot.row + row, window.slot.column};
-    Loaded loaded;
-    for (const int ordinal : unconditional_reads(op.op.value)) {
-      const auto k = static_cast<std::size_t>(ordinal);
-      const TileAccess& read = op.op.reads[k];
-      if (plan_->in_registers(read)) continue;
-      std::string key = std::to_string(read.buffer) + (op.read_vectors[k] ? "v" : "");
-      for (const IntExpr& index : read.index) {
-        IntExpr at = index;
-        for (const auto& [var, by] : moved) at = at.substitute(var, IntExpr::variable(var) + IntExpr(by));
-        for (const int d : op.window)
-          at = at.substitute(op.op.dims[d].var, op.op.dims[d].lower + IntExpr(point.at(op.op.dims[d].var)));
-        const Affine form = affine_of(at);
-        key += "; " + std::to_string(form.constant);
-        for (const auto& [name, coefficient] : form.terms) key += " + " + std::to_string(coefficient) + " " + name;
+    for (int row = 0; row < op.layout.run; ++row) {
+      Sum sum{row, term, term_counts(op, window, op.op.guard, row, term), {}};
+      for (const int ordinal : unconditional_reads(op.op.value)) {
+        const auto k = static_cast<std::size_t>(ordinal);
+        const TileAccess& read = op.op.reads[k];
+        if (plan_->in_registers(read)) continue;
+        std::string key = std::to_string(read.buffer) + (op.read_vectors[k] ? "v" : "");
+        for (const IntExpr& index : read.index) key += "; " + text_at(op, index, row, term);
+        std::vector<Value*>& any = wanted[key];
+        if (std::find(any.begin(), any.end(), sum.counts) == any.end()) any.push_back(sum.counts);
+        sum.keys[ordinal] = key;
       }
+      sums.push_back(std::move(sum));
+    }
+  }
+  for (const Sum& sum : sums) {
+    set_term(op, window, sum.row, sum.term);
+    const Slot slot{window.slot.row + sum.row, window.slot.column};
+    Loaded loaded;
+    for (const auto& [ordinal, key] : sum.keys) {
       std::vector<Value*>& values = window.loaded[key];
-      if (values.empty()) values = load_read(op, ordinal, window.width, slot);
+      if (values.empty()) {
+        const std::vector<Value*>& any = wanted.at(key);
+        const bool always = std::find(any.begin(), any.end(), nullptr) != any.end();
+        wanted_ = always ? nullptr : any.front();
+        for (std::size_t k = 1; !always && k < any.size(); ++k) wanted_ = b_.CreateOr(wanted_, any[k]);
+        values = load_read(op, ordinal, window.width, slot);
+        wanted_ = nullptr;
+      }
       loaded[ordinal] = values;
     }
     const ElementType type = op.sum_type();
-    const std::vector<Value*>& sums = window.sums[static_cast<std::size_t>(row)];
     const std::vector<Value*> values =
         convert(point_values(op, op.op.value, window.width, slot, loaded), op.op.value.type(), type);
     for (std::size_t e = 0; e < values.size(); ++e) {
-      Value* old = b_.CreateLoad(register_type(b_.getContext(), type), sums[e]);
-      b_.CreateStore(emit_combine(b_, math_, *op.op.reduction, type, old, values[e]), sums[e]);
+      Value* place = window.sums[static_cast<std::size_t>(sum.row)][e];
+      Value* old = b_.CreateLoad(register_type(b_.getContext(), type), place);
+      Value* combined = emit_combine(b_, math_, *op.op.reduction, type, old, values[e]);
+      b_.CreateStore(sum.counts == nullptr ? combined : b_.CreateSelect(sum.counts, combined, old), place);
     }
   }
 }

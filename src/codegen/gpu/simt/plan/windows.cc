@@ -108,11 +108,18 @@ double loads_of_term(const BlockOp& op, int run, const std::vector<int>& dims) {
   return loads / static_cast<double>(run * terms_of(op, dims));
 }
 
+/// Beside numbers in registers: of an argument there is a first element, which may be read where a guard does not hold.
+bool reads_arguments(const BlockPlan& plan, const BlockOp& op) {
+  return std::all_of(op.op.reads.begin(), op.op.reads.end(), [&](const TileAccess& read) {
+    return plan.buffer(read.buffer).memory == Memory::argument && !read.index.empty();
+  });
+}
+
 /// Sums that a thread makes by itself, over memory, whose terms and bounds leave the order of rows open.
-bool sums_rows(const BlockOp& op) {
+bool sums_rows(const BlockPlan& plan, const BlockOp& op) {
   const bool sums = op.op.kind == OpKind::reduce || op.op.kind == OpKind::contract;
-  if (!sums || op.product || op.rows.empty() || op.column < 0 || op.op.dims[op.column].reduced || op.op.guard.defined())
-    return false;
+  if (!sums || op.product || op.rows.empty() || op.column < 0 || op.op.dims[op.column].reduced) return false;
+  if (op.op.guard.defined() && !reads_arguments(plan, op)) return false;
   if (op.divided >= 0 || op.ahead > 0) return false;
   return std::none_of(op.op.dims.begin(), op.op.dims.end(), [&](const OpDim& dim) {
     return std::any_of(op.rows.begin(), op.rows.end(), [&](int row) {
@@ -147,7 +154,7 @@ std::vector<std::int64_t> places_in_run(const BlockOp& op, int row) {
 }
 
 int window_run(const BlockPlan& plan, const BlockOp& op, const Layout& layout) {
-  if (plan.cluster > 1 || !sums_rows(op)) return 1;
+  if (plan.cluster > 1 || !sums_rows(plan, op)) return 1;
   const auto bound = op.row_bound();
   for (int run = kMostRun; run > 1; run /= 2) {
     if (std::int64_t{run} * layout.vector > kMostWindowSums || !run_fits(op, run)) continue;
@@ -173,7 +180,7 @@ Layout with_windows(const BlockPlan& plan, const std::vector<const BlockOp*>& op
   const auto cost = [&](const Layout& at) {
     double share = 0;
     for (const BlockOp* op : ops) {
-      const std::vector<int> dims = sums_rows(*op) ? window_dims(*op, kMostRun) : std::vector<int>{};
+      const std::vector<int> dims = sums_rows(plan, *op) ? window_dims(*op, kMostRun) : std::vector<int>{};
       if (!dims.empty()) share = std::max(share, 1 + kLoadCost * loads_of_term(*op, at.run, dims));
     }
     const auto slots = static_cast<double>(at.row_slots(std::max<std::int64_t>(*rows, 1)));
@@ -194,7 +201,7 @@ Layout with_windows(const BlockPlan& plan, const std::vector<const BlockOp*>& op
 void choose_windows(BlockPlan& plan) {
   for (BlockOp& op : plan.ops) {
     const bool elements = op.layout.vector > 1 && !op.vectors;  // columns one by one
-    if (op.layout.run == 1 || elements || plan.cluster > 1 || !sums_rows(op) || !run_fits(op, op.layout.run)) continue;
+    if (op.layout.run == 1 || elements || plan.cluster > 1 || !sums_rows(plan, op) || !run_fits(op, op.layout.run)) continue;
     const std::vector<int> dims = window_dims(op, op.layout.run);
     if (!dims.empty() && terms_of(op, dims) * op.layout.run * op.layout.vector <= kMostWrittenOut) op.window = dims;
   }

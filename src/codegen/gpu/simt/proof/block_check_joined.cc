@@ -90,10 +90,15 @@ bool rows_follow(const BlockOp& op) {
 
 void prove_window(BlockProof& proof, const BlockOp& op) {
   const bool sums = (op.op.kind == OpKind::reduce || op.op.kind == OpKind::contract) && op.op.reduction && !op.product;
-  const bool plain = sums && !op.reduces_columns() && op.divided < 0 && op.ahead == 0 && !op.op.guard.defined() &&
-                     op.warp_lead < 0 && !op.fused && proof.plan.cluster == 1;
+  const bool plain = sums && !op.reduces_columns() && op.divided < 0 && op.ahead == 0 && op.warp_lead < 0 && !op.fused &&
+                     proof.plan.cluster == 1;
   if (!plain || op.rows.empty() || op.column < 0 || (op.layout.vector > 1 && !op.vectors))
     return proof.fail("{} is no sum whose rows could be summed up together", op.op.name);
+  for (const TileAccess& read : op.op.reads) {
+    // Where the guard does not hold, an argument's first element is loaded, which there is.
+    if (op.op.guard.defined() && (proof.plan.buffer(read.buffer).memory != Memory::argument || read.index.empty()))
+      return proof.fail("{}: {} may not be read where the guard does not hold", op.op.name, proof.name(read));
+  }
   if (!rows_follow(op)) return proof.fail("{}: rows of a run lie no fixed way apart", op.op.name);
   std::size_t next = 0;
   for (int d = 0; d < static_cast<int>(op.op.dims.size()); ++d) {
