@@ -14,6 +14,7 @@ namespace {
 constexpr std::int64_t kMostTaps = 16;   ///< of a dim that a thread goes through for all its results
 constexpr std::int64_t kMostSums = 64;   ///< that a thread adds up together
 constexpr std::int64_t kMostKept = 128;  ///< results of a thread in registers
+constexpr std::int64_t kMostSide = 512;  ///< of an image; sequences, which are longer, have any length
 constexpr std::int64_t kWarp = 32;
 
 /// Dims that an index moves along with a reduced one, by steps that leave some of what neighbours read in common.
@@ -130,7 +131,9 @@ std::set<std::string> sizes_of_windows(const Nest& nest, const Sizes& sizes) {
       bool inside = false;
       for (std::size_t k = 0; k < written.size(); ++k) {
         inside = inside || std::find(windows->slides.begin(), windows->slides.end(), written[k]) != windows->slides.end();
-        if (!inside) continue;
+        const bool slides = std::find(windows->slides.begin(), windows->slides.end(), written[k]) != windows->slides.end();
+        const bool is_long = slides && structure.axes[static_cast<std::size_t>(written[k])].extent > kMostSide;
+        if (!inside || is_long) continue;
         for (const SizeParam& size : nest.sizes) {
           const isl::pw_aff& extent = nest.tensor(write.tensor).shape[k];
           const int position = isl_pw_aff_find_dim_by_name(extent.get(), isl_dim_param, size.name.c_str());
