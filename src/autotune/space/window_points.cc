@@ -106,7 +106,7 @@ std::vector<NamedValues> likely_window_tiles(const NestStructure& structure, con
     // Neighbours lie in the run of a thread, so the axes that windows slide along come last but for the columns.
     points.push_back(std::move(values));
   };
-  for (const std::int64_t threads : {64, 128, 32, 256}) {
+  for (const std::int64_t threads : {32, 64, 128, 256}) {
     for (const std::int64_t run : {8, 4}) add(threads, run);
   }
   return points;
