@@ -281,6 +281,12 @@ void replace_intrinsic(Calls& calls, llvm::CallInst& call, const std::string& na
     return void(calls.call("copy_part_to", {args[0], args[1], args[2], calls.number(4), site}));
   if (is("cp.async.commit.group")) return void(calls.call("commit_pieces", {}));
   if (is("cp.async.wait.group")) return void(calls.call("await_pieces", {args[0]}));
+  if (llvm::StringRef(name).starts_with("ldg.global.")) {  // a load like any other
+    const llvm::DataLayout& layout = call.getModule()->getDataLayout();
+    calls.call("access", {args[0], b.getInt64(layout.getTypeStoreSize(call.getType())), calls.number(0), site});
+    const auto align = llvm::cast<llvm::ConstantInt>(args[1])->getZExtValue();
+    return call.replaceAllUsesWith(b.CreateAlignedLoad(call.getType(), args[0], llvm::Align(align)));
+  }
   if (llvm::StringRef(name).starts_with("shfl.sync.")) {
     if (!is("shfl.sync.bfly.f32") && !is("shfl.sync.bfly.i32") && !is("shfl.sync.idx.i32"))
       internal_error("emulator: unknown intrinsic {}", name);

@@ -114,6 +114,8 @@ class BlockMutator {
     change("half the lanes", [](auto& o) { o.layout.lanes /= 2; });
     change("half the groups", [](auto& o) { o.layout.groups /= 2; });
     change("twice the groups", [](auto& o) { o.layout.groups *= 2; });
+    change("longer runs", [](auto& o) { o.layout.run *= 2; });
+    change("no runs", [](auto& o) { o.layout.run = 1; });
     change("wider vectors", [](auto& o) { o.layout.vector *= 2; });
     change("narrower vectors", [](auto& o) { o.layout.vector = std::max(o.layout.vector / 2, 1); });
     change("vectors or not", [](auto& o) { o.vectors = !o.vectors; });
@@ -164,6 +166,11 @@ class BlockMutator {
       change("other points", [](auto& o) { o.fused->points += 1; });
       change("no correction", [](auto& o) { o.fused->correction = ScalarExpr::scalar("r", ElementType::f32); });
     }
+    for (std::size_t d = 0; !op.window.empty() && d < op.op.dims.size(); ++d) {
+      change("another window", [&](auto& o) { o.window = {static_cast<int>(d)}; });
+      change("a wider window", [&](auto& o) { o.window.insert(o.window.begin(), static_cast<int>(d)); });
+    }
+    if (!op.window.empty()) change("no window", [](auto& o) { o.window.clear(); });
     if (op.joins >= 0) change("a pass of its own", [](auto& o) { o.joins = -1; });
     if (op.warp_lead >= 0) change("no warp's lead", [](auto& o) { o.warp_lead = -1; });
     if (op.ahead > 0) {
@@ -255,6 +262,8 @@ class BlockMutator {
     };
     change("more lanes", [](auto& l) { l = {l.vector, 2 * l.lanes, l.groups / 2}; });
     change("fewer lanes", [](auto& l) { l = {l.vector, l.lanes / 2, 2 * l.groups}; });
+    change("longer runs", [](auto& l) { l.run *= 2; });
+    change("no runs", [](auto& l) { l.run = 1; });
     change("wider vectors", [](auto& l) { l.vector *= 2; });
     change("narrower vectors", [](auto& l) { l.vector = std::max(l.vector / 2, 1); });
     add("fewer threads", [](nvptx::BlockPlan& plan) { plan.threads -= 32; });

@@ -6,6 +6,7 @@
 #include "support/simt/simt_pair_programs.h"
 #include "support/simt/simt_part_programs.h"
 #include "support/simt/simt_programs.h"
+#include "support/simt/simt_window_programs.h"
 
 #include <ostream>
 #include <string>
@@ -205,6 +206,41 @@ inline std::vector<SimtCase> simt_cases() {
     list.add("narrow_rows_f16", narrow_rows_program(f16, width), {{"rows", 97}}, half, 512);
   }
   list.add("narrow_rows_misaligned", narrow_rows_program(f16, 12), {{"rows", 70}}, {.misalignment = 1, .tolerance = 2e-3});
+  // Windows: neighbouring rows summed up together, whole tiles and ragged ones, beside odd widths and addresses.
+  const Sizes places{{"high", 5}, {"across", 19}, {"maps", 64}};
+  for (const ElementType type : {f32, f16, bf16}) {
+    const CheckOptions within = type == f32 ? plain : type == f16 ? half : bfloat;
+    list.add("windows", window_program({.type = type}), places, within, 32);
+    list.add("windows_misaligned", window_program({.type = type}), places, {.misalignment = 1, .tolerance = within.tolerance},
+             32);
+    list.add("windows_known",
+             window_program({.type = type, .rows_tile = 4, .columns_tile = 8, .taps = 5, .maps = 32, .across = 16}),
+             {{"high", 6}}, within, 32);
+    list.add("windows_then_norm",
+             window_program({.type = type, .rows_tile = 4, .columns_tile = 8, .maps = 96, .across = 16, .norm = true}),
+             {{"high", 7}}, {.tolerance = std::max(within.tolerance, 1e-5)}, 64);
+  }
+  list.add("windows_of_ragged_tiles_then_norm", window_program({.rows_tile = 3, .maps = 40, .norm = true}),
+           {{"high", 4}, {"across", 21}}, {.tolerance = 1e-5}, 64);
+  list.add("windows_odd_width", window_program({.columns_tile = 16}), {{"high", 3}, {"across", 33}, {"maps", 37}}, plain, 64);
+  list.add("windows_strided", window_program({.type = f16, .columns_tile = 2, .stride = 2, .largest = true}), places, half, 32);
+  list.add("windows_dilated", window_program({.type = bf16, .dilation = 3}), places, bfloat, 32);
+  list.add("windows_added", window_program({.type = f16, .rows_tile = 1, .taps = 7, .adds = true}), places, half, 32);
+  for (const ElementType type : {bf16, f32}) {
+    const CheckOptions within = type == f32 ? CheckOptions{.tolerance = 1e-5} : bfloat;
+    const std::int64_t tile = type == f32 ? 8 : 2;
+    list.add("windows_padded", window_program({.type = type, .columns_tile = tile, .padded = true}), places, within, 32);
+    list.add(
+        "windows_padded_known",
+        window_program({.type = type, .columns_tile = tile, .taps = 5, .maps = 64, .across = 16, .norm = true, .padded = true}),
+        {{"high", 5}}, within, 32);
+  }
+  list.add("windows_padded_channels_first",
+           window_program({.type = f16, .rows_tile = 8, .columns_tile = 32, .maps = 2, .channels_first = true, .padded = true}),
+           {{"high", 13}, {"across", 37}}, half, 32);
+  list.add("windows_channels_first",
+           window_program({.type = f16, .rows_tile = 8, .columns_tile = 64, .maps = 3, .channels_first = true}),
+           {{"high", 21}, {"across", 70}}, half, 32);
   list.add("integers", integer_program(), {{"rows", 9}, {"cols", 77}});
   for (std::int64_t width : {188, 192}) list.add("short_tiles", short_tiles_program(width), {{"n", 1}});
   list.add("sums_in_a_loop", sums_in_a_loop_program(), {{"rows", 77}}, plain, 32);

@@ -257,11 +257,39 @@ TEST(GpuSpace, KernelsApartDoNotHideThatRowsNeedAKnownLength) {
 
 TEST(GpuSpace, ThreadsShareElementsOfShortSumsAndNotTheirTerms) {
   SearchedProblem problem(channel_taps(), {});
-  const Point first = problem.space->defaults().front();
-  const NamedValues values = named_values(*problem.space, first);
-  EXPECT_EQ(value_or(values, "tile.c", 0), 128);
-  EXPECT_EQ(value_or(values, "tile.t", 0), 8);
-  EXPECT_EQ(problem.difference(first, {{"times", 37}, {"cols", 70}}), "");
+  const std::vector<Point> guesses = problem.space->defaults();
+  const auto found = std::find_if(guesses.begin(), guesses.end(), [&](const Point& point) {
+    const NamedValues values = named_values(*problem.space, point);
+    return value_or(values, "tile.c", 0) == 128 && value_or(values, "tile.t", 0) == 8 && value_or(values, "threads", 0) == 128;
+  });
+  ASSERT_NE(found, guesses.end());
+  EXPECT_EQ(problem.difference(*found, {{"times", 37}, {"cols", 70}}), "");
+}
+
+/// Rows of a run that an op of the candidate's kernels sums up together; 1: none does.
+int longest_run(SearchedProblem& problem, const Candidate& candidate) {
+  const auto plans = plan_kernels(build_tile_program(problem.schedules.replay(candidate.steps)), {});
+  int run = 1;
+  for (const auto& kernel : plans->kernels) {
+    for (const nvptx::BlockPlan& body : kernel.bodies) {
+      for (const nvptx::BlockOp& op : body.ops) run = std::max(run, op.window.empty() ? 1 : op.layout.run);
+    }
+  }
+  return run;
+}
+
+TEST(GpuSpace, ThreadsSumUpNeighboursOfWindowsTogether) {
+  SearchedProblem problem(channel_taps(), {});
+  std::set<int> runs;
+  for (const Point& point : problem.space->defaults()) {
+    if (runs.size() == 2) break;
+    if (!runs.insert(longest_run(problem, problem.space->candidate(point))).second) continue;
+    EXPECT_EQ(problem.difference(point, {{"times", 37}, {"cols", 72}}), "");
+  }
+  EXPECT_EQ(runs, (std::set<int>{4, 8})) << "the first guesses";
+  using Names = std::set<std::string>;
+  EXPECT_EQ(sizes_of_short_rows(channel_taps(), {{"times", 3000}, {"cols", 256}}), Names{"cols"});
+  EXPECT_EQ(sizes_of_short_rows(channel_taps(), {{"times", 100}, {"cols", 256}}), (Names{"cols", "times"}));
 }
 
 /// y[i] = x[i] / |x|: the size is a single number, of no dims.

@@ -444,6 +444,11 @@ std::vector<SimtCase> mutated_cases() {
                                                          {"transpose", {}},
                                                          {"running_sums", {}},
                                                          {"wavefronts", {}},
+                                                         {"windows_known", {{"high", 3}}},
+                                                         {"windows_then_norm", {{"high", 3}}},
+                                                         {"windows_padded", {{"high", 3}, {"across", 6}, {"maps", 8}}},
+                                                         {"windows_odd_width", {{"high", 1}, {"across", 18}, {"maps", 5}}},
+                                                         {"windows_channels_first", {{"high", 9}, {"across", 6}}},
                                                          {"integers", {}}};
   std::vector<SimtCase> chosen;
   for (const auto& [kind, sizes] : kinds) {

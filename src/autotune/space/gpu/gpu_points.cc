@@ -11,6 +11,7 @@
 #include "autotune/space/group_choice.h"
 #include "autotune/space/structure/axes.h"
 #include "autotune/space/structure/rule_steps.h"
+#include "autotune/space/window_points.h"
 #include "support/rounding.h"
 
 #include <algorithm>
@@ -415,6 +416,22 @@ void add_short_sums(const GpuPointSource& source, const RuleChoice& choice, std:
   }
 }
 
+/// Sums of windows: each thread has a few neighbours. With what else can stay in the block, then by themselves.
+void add_windows(const GpuPointSource& source, const RuleChoice& choice, std::vector<NamedValues>& points) {
+  const RuleVariant& variant = source.variants.at(choice);
+  const Nest& nest = source.variants.nest(variant);
+  if (std::any_of(nest.statements.begin(), nest.statements.end(), multiplies_matrices)) return;
+  std::set<NamedValues> known;
+  for (const Fusion fusion : {Fusion::maximal, Fusion::careful, Fusion::none}) {
+    const FusionGroup& group = source.variants.heaviest(variant, fusion);
+    const auto windows = windows_of(nest, variant.structure.loop_groups[static_cast<std::size_t>(group.heaviest)]);
+    if (!windows) continue;
+    for (NamedValues& tiles : likely_window_tiles(variant.structure, group, *windows)) {
+      if (known.insert(tiles).second) points.push_back(completed(source, choice, fusion, std::move(tiles)));
+    }
+  }
+}
+
 /// Sums over pairs, in kernels of their own: tiles of all groups that have such.
 void add_pair_sums(const GpuPointSource& source, const RuleChoice& choice, std::vector<NamedValues>& points) {
   const RuleVariant& variant = source.variants.at(choice);
@@ -457,6 +474,7 @@ std::vector<NamedValues> likely_gpu_values(const GpuPointSource& source) {
   if (simple.rules != source.usual_rules) add_few_results(source, source.usual_rules, points);
   add_column_values(source, simple.rules, true, points);
   add_short_runs(source, simple.rules, points);
+  add_windows(source, simple, points);
   add_short_sums(source, simple, points);
   if (recomputes) add_row_values(source, without_tiles, points);
   add_row_values(source, simple, points);

@@ -2,6 +2,7 @@
 #include "autotune/space/gpu/known_sizes.h"
 
 #include "autotune/space/structure/axes.h"
+#include "autotune/space/window_points.h"
 #include "codegen/tile/contraction.h"
 #include "poly/algebra/all_rules.h"
 #include "support/tensor_view.h"
@@ -176,6 +177,7 @@ std::set<std::string> sizes_of_short_rows(const Nest& nest, const Sizes& sizes) 
   }
   const bool products = std::any_of(nest.statements.begin(), nest.statements.end(), multiplies_matrices);
   std::set<std::string> found = sizes_of_short_sums(nest, sizes);
+  found.merge(sizes_of_windows(nest, sizes));
   for (const auto& [tensor, shape] : arguments) {
     if (shape.size() < 2 || product_of(shape) < most / kSmallArgument) continue;
     const std::int64_t most_of_row = products ? kShortRow : std::max(kShortRow, kShortBytes / static_cast<std::int64_t>(size_in_bytes(tensor->type)));

@@ -144,6 +144,12 @@ class TensorEmitter {
   virtual void store_tile(const TensorOp& op, int number) = 0;  ///< through shared memory
   Values tile_words(const TensorOp& op, int tile, int pair);
   void store_elements(const TensorOp& op);
+  void store_column_pairs(const TensorOp& op);
+  Value* pair_word(const TensorOp& op, FragmentPlace place);
+  bool uses_row(const TensorOp& op, const IntExpr& index) const;
+  static bool pairs_are_neighbours(const TileAccess& access, const std::string& column);
+  Value* pairs_are_aligned(const TileAccess& access);
+  Value* argument_offset(const TileAccess& access, const std::function<bool(const IntExpr&)>& pick);
   Value* element(const TensorOp& op, const ScalarExpr& value, const FragmentPlace& place);
   ScalarExpr row_factor(const TensorOp& op) const;
   Value* ring_element(int ring, const FragmentPlace& place);

@@ -11,12 +11,13 @@ using llvm::Value;
 
 namespace {
 
-/// What a loop's last branch says: a node whose first operand is itself.
+/// What a loop's last branch says: a node whose first operand is itself. 0: iterations stay single.
 llvm::MDNode* unroll_hint(llvm::LLVMContext& context, int count) {
   llvm::Metadata* number =
       llvm::ConstantAsMetadata::get(llvm::ConstantInt::get(llvm::Type::getInt32Ty(context), static_cast<std::uint64_t>(count)));
-  llvm::Metadata* parts[] = {nullptr,
-                             llvm::MDNode::get(context, {llvm::MDString::get(context, "llvm.loop.unroll.count"), number})};
+  llvm::Metadata* parts[] = {
+      nullptr, count == 0 ? llvm::MDNode::get(context, {llvm::MDString::get(context, "llvm.loop.unroll.disable")})
+                          : llvm::MDNode::get(context, {llvm::MDString::get(context, "llvm.loop.unroll.count"), number})};
   llvm::MDNode* node = llvm::MDNode::getDistinct(context, parts);
   node->replaceOperandWith(0, node);
   return node;

@@ -71,6 +71,7 @@ class BlockEmitter {
   Value* shared_address(llvm::Type* type, std::int64_t bytes, Value* index);
   Value* load_element(const TileAccess& access);
   std::vector<Value*> load_once(Value* pointer, llvm::Type* word);
+  std::vector<Value*> load_whole(Value* pointer, llvm::Type* type, std::uint64_t bytes);
   std::vector<Value*> load_words(const TileAccess& access, int width);
   std::vector<Value*> elements_of(const std::vector<Value*>& words, ElementType type);
   std::vector<Value*> load_vector(const TileAccess& access, int width);
@@ -135,6 +136,20 @@ class BlockEmitter {
   Loaded read_pairs(const BlockOp& op, bool along_column, int width, Slot slot);
   void add_pairs(const std::vector<const BlockOp*>& together, const std::vector<PairRow>& rows,
                  const std::vector<std::vector<Value*>>& sums, int width, int column_slot);
+  // sums of neighbouring rows that share what they read
+  struct Window;
+  Value* wanted_ = nullptr;  ///< where it does not hold, an argument's first element takes the place of what is loaded
+  bool whole_loads_ = false;
+  bool short_code_ = false;  ///< of rows beside a run
+  void emit_windows(const BlockOp& op);
+  void emit_run(const BlockOp& op, int slot, Value* slot_value);
+  void sum_run(const BlockOp& op, int slot);
+  void add_window(const BlockOp& op, Window& window);
+  using Term = std::map<std::string, std::int64_t>;  ///< positions of the dims that are written out
+  void set_term(const BlockOp& op, const Window& window, int row, const Term& term);
+  void set_window_row(const BlockOp& op, const Window& window, int row);
+  static std::string text_at(const BlockOp& op, IntExpr expr, int row, const Term& term);
+  Value* term_counts(const BlockOp& op, Window& window, const IntExpr& guard, int row, const Term& term);
 
   // exchanges between the blocks of a cluster
   void prepare_exchanges();

@@ -5,6 +5,7 @@
 #include "support/error.h"
 
 #include <llvm/IR/InlineAsm.h>
+#include <llvm/IR/IntrinsicsNVPTX.h>
 
 #include <fmt/format.h>
 
@@ -52,7 +53,8 @@ Value* BlockEmitter::address(const TileAccess& access) {
   } else {
     base = b_.CreateInBoundsGEP(b_.getInt8Ty(), arguments_.workspace, {integer(arguments_.workspace_offsets.at(access.buffer))});
   }
-  return b_.CreateInBoundsGEP(type, base, {offset});
+  Value* found = b_.CreateInBoundsGEP(type, base, {offset});
+  return wanted_ == nullptr ? found : b_.CreateSelect(wanted_, found, base);
 }
 
 Value* BlockEmitter::load_element(const TileAccess& access) {
@@ -76,6 +78,18 @@ std::vector<Value*> BlockEmitter::load_once(Value* pointer, llvm::Type* word) {
   return words;
 }
 
+/// The words of an input by one load, which LLVM does not take apart.
+std::vector<Value*> BlockEmitter::load_whole(Value* pointer, llvm::Type* type, std::uint64_t bytes) {
+  const auto intrinsic =
+      type->getScalarType()->isFloatTy() ? llvm::Intrinsic::nvvm_ldg_global_f : llvm::Intrinsic::nvvm_ldg_global_i;
+  Value* loaded =
+      b_.CreateIntrinsic(intrinsic, {type, pointer->getType()}, {pointer, b_.getInt32(static_cast<std::uint32_t>(bytes))});
+  std::vector<Value*> words;
+  const unsigned count = llvm::cast<llvm::FixedVectorType>(type)->getNumElements();
+  for (std::uint64_t k = 0; k < count; ++k) words.push_back(b_.CreateExtractElement(loaded, k));
+  return words;
+}
+
 /// `width` elements as they lie in memory: 16-bit ones in 32-bit words, two each.
 std::vector<Value*> BlockEmitter::load_words(const TileAccess& access, int width) {
   const Buffer& buffer = plan_->buffer(access.buffer);
@@ -91,9 +105,14 @@ std::vector<Value*> BlockEmitter::load_words(const TileAccess& access, int width
       for (Value* loaded : load_once(pointer, word)) values.push_back(loaded);
       continue;
     }
-    auto* loaded =
-        b_.CreateAlignedLoad(type, pointer, llvm::Align(static_cast<std::uint64_t>(piece) * size_in_bytes(buffer.type)));
-    if (buffer.memory == Memory::argument && buffer.role == TensorRole::input) {
+    const auto bytes = static_cast<std::uint64_t>(piece) * size_in_bytes(buffer.type);
+    const bool is_input = buffer.memory == Memory::argument && buffer.role == TensorRole::input;
+    if (whole_loads_ && is_input && words > 1) {
+      for (Value* loaded : load_whole(pointer, type, bytes)) values.push_back(loaded);
+      continue;
+    }
+    auto* loaded = b_.CreateAlignedLoad(type, pointer, llvm::Align(bytes));
+    if (is_input) {
       loaded->setMetadata(llvm::LLVMContext::MD_invariant_load, llvm::MDNode::get(b_.getContext(), {}));
     }
     for (int k = 0; k < words; ++k)

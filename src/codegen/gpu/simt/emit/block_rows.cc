@@ -37,7 +37,7 @@ Value* made_here(llvm::IRBuilder<>& b, Value* value) {
 /// Reads from memory that follow the columns and no row, where threads have several rows each; none: the op is emitted row by row.
 std::set<int> BlockEmitter::read_by_all_rows(const BlockOp& op) const {
   const auto bound = op.row_bound();
-  const bool several = !op.rows.empty() && op.column >= 0 && (!bound || *bound > op.layout.groups);
+  const bool several = !op.rows.empty() && op.column >= 0 && (!bound || op.layout.row_slots(*bound) > 1);
   if (!several || op.unroll_rows || op.ahead > 0 || op.op.reduction || op.op.guard.defined()) return {};
   if (plan_->in_registers(op.op.write) || (!op.vectors && op.layout.vector > 1)) return {};
   std::set<std::string> rows;
@@ -60,7 +60,6 @@ std::set<int> BlockEmitter::read_by_all_rows(const BlockOp& op) const {
 }
 
 void BlockEmitter::emit_rows_at_once(const BlockOp& op, const std::set<int>& shared) {
-  const std::int64_t groups = op.layout.groups;
   const auto bound = op.row_bound();
   for (std::size_t d = 0; d < op.op.dims.size(); ++d) {
     const OpDim& dim = op.op.dims[d];
@@ -72,7 +71,7 @@ void BlockEmitter::emit_rows_at_once(const BlockOp& op, const std::set<int>& sha
     if (!exact_extent(dim)) any = both(any, b_.CreateICmpSGT(extent(dim), b_.getInt64(0)));
   }
   Value* slots = row_slots(op);
-  const std::int64_t slots_of_bound = bound ? ceil_div(*bound, groups) : 0;
+  const std::int64_t slots_of_bound = bound ? op.layout.row_slots(*bound) : 0;
   const std::int64_t at_once = bound ? std::min(kRowsAtOnce, slots_of_bound) : kRowsAtOnce;
   when(any, [&] {
     for_columns(op, [&](int width, int column_slot) {

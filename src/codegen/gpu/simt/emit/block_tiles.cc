@@ -41,6 +41,8 @@ void BlockEmitter::emit_op(const BlockOp& op) {
     emit_column_reduction(op);
   } else if (op.crosses_groups()) {
     emit_divided_sum(op);
+  } else if (!op.window.empty()) {
+    emit_windows(op);
   } else if (const std::set<int> shared = read_by_all_rows(op); !shared.empty()) {
     emit_rows_at_once(op, shared);
   } else {
@@ -66,9 +68,8 @@ Value* BlockEmitter::owner(const BlockOp& op) {
 void BlockEmitter::for_rows(const BlockOp& op, bool at_least_once, const std::function<void(int, Value*, Value*)>& body) {
   if (op.rows.empty()) return body(0, b_.getInt64(0), nullptr);
   const auto bound = op.row_bound();
-  const std::int64_t groups = op.layout.groups;
-  if (op.unroll_rows || (bound && *bound <= groups)) {
-    const std::int64_t slots = std::max<std::int64_t>(ceil_div(bound.value_or(1), groups), 1);
+  if (op.unroll_rows || (bound && op.layout.row_slots(*bound) <= 1)) {
+    const std::int64_t slots = std::max<std::int64_t>(op.layout.row_slots(bound.value_or(1)), 1);
     for (int slot = 0; slot < slots; ++slot) {
       Value* number = b_.getInt64(static_cast<std::uint64_t>(slot));
       Value* row_ok = set_row(op, slot, number);
@@ -84,15 +85,16 @@ void BlockEmitter::for_rows(const BlockOp& op, bool at_least_once, const std::fu
 /// Rows of a thread, those that do not exist included.
 Value* BlockEmitter::row_slots(const BlockOp& op) {
   const bool bound = op.row_bound().has_value();
-  const std::int64_t groups = op.layout.groups;
+  const std::int64_t at_once = std::int64_t{op.layout.groups} * op.layout.run;
   Value* rows = b_.getInt64(1);
   for (int d : op.rows) {
     const OpDim& dim = op.op.dims[d];
     Value* length = bound ? b_.getInt64(static_cast<std::uint64_t>(*extent_bound(dim))) : extent(dim);
     rows = b_.CreateNSWMul(rows, b_.CreateBinaryIntrinsic(llvm::Intrinsic::smax, length, b_.getInt64(0)));
   }
-  return b_.CreateUDiv(b_.CreateNSWAdd(rows, b_.getInt64(static_cast<std::uint64_t>(groups - 1))),
-                       b_.getInt64(static_cast<std::uint64_t>(groups)));
+  Value* runs = b_.CreateUDiv(b_.CreateNSWAdd(rows, b_.getInt64(static_cast<std::uint64_t>(at_once - 1))),
+                              b_.getInt64(static_cast<std::uint64_t>(at_once)));
+  return op.layout.run == 1 ? runs : b_.CreateNSWMul(runs, b_.getInt64(static_cast<std::uint64_t>(op.layout.run)));
 }
 
 /// Sets the row dims for a slot (`slot` < 0: known at run time only). Returns whether this thread's row exists; null: always.
@@ -100,11 +102,15 @@ Value* BlockEmitter::set_row(const BlockOp& op, int slot, Value* slot_value) {
   const std::int64_t groups = op.layout.groups;
   const auto bound = op.row_bound();
   Value* group = b_.CreateZExt(position(op.layout).group, b_.getInt64Ty());
-  Value* row = b_.CreateNSWAdd(b_.CreateNSWMul(slot_value, b_.getInt64(static_cast<std::uint64_t>(groups))), group);
+  const std::int64_t run = op.layout.run, at_once = groups * run;
+  const auto number = [&](std::int64_t value) { return b_.getInt64(static_cast<std::uint64_t>(value)); };
+  Value* of_run = run == 1 ? slot_value : b_.CreateUDiv(slot_value, number(run));
+  Value* row = b_.CreateNSWAdd(b_.CreateNSWMul(of_run, number(groups)), group);
+  if (run > 1) row = b_.CreateNSWAdd(b_.CreateNSWMul(row, number(run)), b_.CreateURem(slot_value, number(run)));
   Value* row_ok = nullptr;
   bool exact = bound.has_value();
   for (int d : op.rows) exact = exact && exact_extent(op.op.dims[d]).has_value();
-  const bool within = bound && (slot >= 0 ? (slot + 1) * groups <= *bound : *bound % groups == 0);
+  const bool within = bound && (slot >= 0 ? (slot / run + 1) * at_once <= *bound : *bound % at_once == 0);
   Value* rest = row;
   for (std::size_t k = op.rows.size(); k-- > 0;) {
     const OpDim& dim = op.op.dims[op.rows[k]];
@@ -170,7 +176,7 @@ void BlockEmitter::for_serial(const BlockOp& op, const std::function<bool(const 
     bool innermost = op.op.reduction && !op.product;
     for (std::size_t after = d + 1; after < op.op.dims.size(); ++after)
       innermost = innermost && (!picked(after) || single_valued(op.op.dims[after]));
-    const int unroll = innermost ? kSumUnroll : 1;
+    const int unroll = !op.window.empty() ? (short_code_ ? 0 : 1) : innermost ? kSumUnroll : 1;
     if (static_cast<int>(d) == op.divided && op.divides()) {
       Value* group = b_.CreateZExt(position(op.layout).group, b_.getInt64Ty());
       return loop(b_.CreateNSWAdd(integer(dim.lower), group), integer(dim.upper), op.layout.groups, inner, unroll);

@@ -120,7 +120,7 @@ std::optional<std::int64_t> BlockOp::row_bound() const {
 }
 
 std::int64_t BlockOp::row_slots() const {
-  return std::max<std::int64_t>(unroll_rows ? ceil_div(row_bound().value_or(1), layout.groups) : 1, 1);
+  return std::max<std::int64_t>(unroll_rows ? layout.row_slots(row_bound().value_or(1)) : 1, 1);
 }
 
 std::optional<std::int64_t> BlockOp::column_bound() const {

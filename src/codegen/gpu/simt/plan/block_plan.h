@@ -18,12 +18,16 @@ namespace nestor::nvptx {
 /// How a tile [rows x columns] falls on the threads of a block (or of a cluster of blocks, numbered through). Thread t has lane = t % lanes and group = t / lanes. It holds
 /// row r = slot*groups + group, and column c = (chunk*lanes + lane)*vector + e for 0 <= e < vector. So e runs along a 16-byte
 /// access, lane along neighbouring threads (of several warps when lanes > 32), slot and chunk along a thread's registers.
+/// With runs, `run` neighbouring rows take the place of one: r = (slot/run*groups + group)*run + slot%run.
 struct Layout {
   int vector = 1;
   int lanes = 1;
   int groups = 1;
+  int run = 1;
   bool operator==(const Layout& other) const = default;
   int threads() const { return lanes * groups; }
+  /// Slots of a thread for so many rows: whole runs.
+  std::int64_t row_slots(std::int64_t rows) const { return ceil_div(rows, std::int64_t{groups} * run) * run; }
 };
 
 /// Which thread touches which element of a buffer, as one access of one op does it: each index over the tokens "#row<k>" and
@@ -110,7 +114,10 @@ struct BlockOp {
   int warp_lead = -1;    ///< op whose value over the thread's own warp is meant by the scalar kWarpLead
   bool gathers = false;  ///< the warps of a block combine their results before blocks of a cluster exchange them
   int joins = -1;        ///< reduction before it over whose columns its own terms are added up in one pass
-  Multiples multiples;   ///< of the loop variables around it
+  /// Reduced dims whose points are written out for all rows of a run together, so that a term that several of them read is loaded once.
+  /// Empty: sums are made row by row.
+  std::vector<int> window;
+  Multiples multiples;  ///< of the loop variables around it
 
   bool reduces_columns() const { return column >= 0 && op.dims[column].reduced && !product; }
   /// Sums are kept in f32, or in i32 for integers.
@@ -184,6 +191,7 @@ void choose_layouts(BlockPlan& plan, int most_threads, int exact_threads);
 void place_scratch(BlockPlan& plan);  ///< registers or shared
 void choose_vectors(BlockPlan& plan);
 void join_reductions(BlockPlan& plan);  ///< leads and followers whose partial results are combined together
+void choose_windows(BlockPlan& plan);   ///< sums of neighbouring rows that share what they read
 void join_passes(BlockPlan& plan);      ///< reductions over the same columns of the same memory, in one pass
 void allocate_shared(BlockPlan& plan, const NvptxTarget& target);
 void insert_barriers(BlockPlan& plan);
@@ -197,6 +205,15 @@ bool are_independent(const BlockOp& a, const BlockOp& b);
 /// threads, so that a row's lanes need be neither a power of two nor whole warps.
 Layout best_layout(int threads, int vector, std::optional<std::int64_t> rows, std::optional<std::int64_t> columns, bool reduces,
                    bool product, bool any_lanes = false, bool pairs = false);
+/// How many neighbouring rows a thread had best sum up together in this layout: those of a sliding window read much in common. 1: none.
+int window_run(const BlockPlan& plan, const BlockOp& op, const Layout& layout);
+/// The layout with runs that suit all of the ops; with other lanes where windows have more in common there.
+Layout with_windows(const BlockPlan& plan, const std::vector<const BlockOp*>& ops, const Layout& layout,
+                    std::optional<std::int64_t> rows, std::optional<std::int64_t> columns);
+/// Is the place of each row of a run known from that of the first, by the extents that rows are numbered with?
+bool run_fits(const BlockOp& op, int run);
+/// Positions of the row dims of a run's row less those of its first row.
+std::vector<std::int64_t> places_in_run(const BlockOp& op, int row);
 /// Lets the groups of threads divide the points of a sum over rows of memory or over several dims, where they have nothing else to do.
 void divide_sum(BlockOp& op);
 /// Has each thread few enough columns in this layout to keep all their sums while it runs over its share of the points?

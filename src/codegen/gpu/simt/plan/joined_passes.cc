@@ -27,7 +27,7 @@ bool passes_over_memory(const BlockPlan& plan, const BlockOp& op) {
 
 /// The same threads at the same points.
 bool same_points(const BlockOp& a, const BlockOp& b) {
-  if (a.layout.lanes != b.layout.lanes || a.layout.groups != b.layout.groups || a.layout.vector != b.layout.vector) return false;
+  if (!(a.layout == b.layout)) return false;
   if (a.vectors != b.vectors || a.unroll_rows != b.unroll_rows || a.column != b.column || a.divided != b.divided ||
       a.rows != b.rows || a.roles != b.roles)
     return false;

@@ -288,6 +288,9 @@ void choose_layouts(BlockPlan& plan, int most_threads, int exact_threads) {
   plan.layout = plan.cluster > 1 ? Layout{vector, plan.all_threads(), 1}  // what a cluster is for: one row over all blocks
                                  : best_layout(plan.threads, vector, rows, columns, reduces, product, any_lanes, pairs);
   plan.layout = dividing_layout(plan, vector, columns).value_or(plan.layout);
+  std::vector<const BlockOp*> all;
+  for (const BlockOp& op : plan.ops) all.push_back(&op);
+  if (!product) plan.layout = with_windows(plan, all, plan.layout, rows, columns);
   for (BlockOp& op : plan.ops) op.layout = plan.layout;
 }
 

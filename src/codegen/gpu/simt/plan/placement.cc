@@ -64,7 +64,7 @@ Placement register_placement(const ThreadMap& map, const Layout& layout) {
   place.by_row = !map.row_extents.empty();
   place.by_column = map.column_extent != 0;
   const std::int64_t rows = std::accumulate(map.row_extents.begin(), map.row_extents.end(), std::int64_t{1}, std::multiplies<>());
-  if (place.by_row) place.row_slots = static_cast<int>(ceil_div(std::max<std::int64_t>(rows, 1), layout.groups));
+  if (place.by_row) place.row_slots = static_cast<int>(layout.row_slots(std::max<std::int64_t>(rows, 1)));
   if (place.by_column) {
     const std::int64_t chunk = static_cast<std::int64_t>(layout.lanes) * layout.vector;
     place.column_slots = static_cast<int>(ceil_div(map.column_extent, chunk) * layout.vector);
@@ -193,6 +193,7 @@ void free_layouts(BlockPlan& plan) {
     const Layout layout = best_layout(plan.all_threads(), vector, rows, op.column_bound(), each_row, false, any_lanes);
     const bool divides = op.divided >= 0 && divides_well(op, layout) && (plan.cluster == 1 || op.reduces_columns());
     op.layout = op.divided < 0 || divides ? layout : best_layout(plan.all_threads(), vector, 1, op.column_bound(), false, false);
+    op.layout = with_windows(plan, {&op}, op.layout, op.row_bound(), op.column_bound());
   }
 }
 

@@ -31,6 +31,7 @@ const char* role_text(DimRole role) { return role == DimRole::row ? "row" : role
 std::string layout_text(const BlockOp& op) {
   std::string text =
       fmt::format("{} lanes x {} groups, vectors of {}", op.layout.lanes, op.layout.groups, op.vectors ? op.layout.vector : 1);
+  if (op.layout.run > 1) text += fmt::format(", runs of {} rows", op.layout.run);
   std::vector<std::string> roles;
   for (std::size_t d = 0; d < op.roles.size(); ++d)
     roles.push_back(fmt::format("{} {}", op.op.dims[d].var, role_text(op.roles[d])));
@@ -110,6 +111,7 @@ class Printer {
       line(depth + 2, fmt::format("partial results meet in shared memory from byte {}", op.partials_offset));
     if (op.fused) line(depth + 2, fmt::format("combined with {}", plan_.ops[op.fused->lead].op.name));
     if (op.joins >= 0) line(depth + 2, fmt::format("in one pass with {}", plan_.ops[op.joins].op.name));
+    for (const int d : op.window) line(depth + 2, fmt::format("{} written out for each run of rows", op.op.dims[d].var));
     if (op.deferred) line(depth + 2, "its follower combines the results of warps");
   }
 

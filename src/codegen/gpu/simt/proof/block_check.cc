@@ -25,7 +25,8 @@ void prove_shape(BlockProof& proof) {
   if (plan.cluster < 1 || plan.cluster > 16 || plan.cluster != plan.kernel->shape.cluster)
     proof.fail("a cluster of {} blocks", plan.cluster);
   for (const BlockOp& op : plan.ops) {
-    if (op.layout.vector < 1 || op.layout.lanes < 1 || op.layout.groups < 1 || op.layout.threads() != plan.all_threads())
+    if (op.layout.vector < 1 || op.layout.lanes < 1 || op.layout.groups < 1 || op.layout.run < 1 ||
+        (op.layout.run > 1 && op.product) || op.layout.threads() != plan.all_threads())
       proof.fail("{}: {} lanes and {} groups are not the {} threads, each once", op.op.name, op.layout.lanes, op.layout.groups,
                  plan.all_threads());
     if (op.roles.size() != op.op.dims.size() || op.read_vectors.size() != op.op.reads.size())
@@ -78,7 +79,7 @@ BlockCertificate check_block_plan(const BlockPlan& plan) {
   BlockProof proof(plan);
   // What follows relies on what came before.
   for (const auto part : {prove_shape, prove_tree, prove_points, prove_products, prove_reductions, prove_registers, prove_trips,
-                          prove_places, prove_order, prove_joined}) {
+                          prove_places, prove_order, prove_windows, prove_joined}) {
     if (proof.good()) part(proof);
   }
   BlockCertificate certificate;

@@ -5,10 +5,11 @@
 //  1. Instances. Loops, conditions and dims around each op of the plan give the values that they give in the body; a dim may have become a
 //     loop, a loop over blocks one over work tiles. Ops that touch the same buffer, one of them writing, stand in the body's order. Copies that
 //     are made once for all trips read inputs alone; copies ahead of their trip are followed event by event (4.).
-//  2. Points. Threads are lane + lanes * group. The layout's lanes and groups are all threads, each once; a row goes to the group (row mod
+//  2. Points. Threads are lane + lanes * group. The layout's lanes and groups are all threads, each once; a row goes to the group (row / run mod
 //     groups), a column to the lane (column / vector mod lanes), so every point of an op's rows and columns has one thread, and all
 //     other dims are run through by that thread in order. Extents that slots are counted from are upper bounds of the real ones. A
-//     vector starts and ends where the extents and the conditions on sizes and addresses let it.
+//     vector starts and ends where the extents and the conditions on sizes and addresses let it. Sums of a window's rows are
+//     added up together: each has its own terms in its own order, and nothing that it reads is written meanwhile.
 //  3. Who meets. Two points of an op with different rows or columns touch no common element if one of them writes it. So their order, and
 //     which thread has them, does not matter, and reductions alone bring several points together: over columns (lanes of a warp by
 //     shuffles, which needs a power of two, warps through a place of their own) or over groups. Each thread with a part puts it into

@@ -112,8 +112,7 @@ class PlaceProver {
     };
     if (op.product && !op.product->a_direct) add("first operand", op.product->a_offset, op.product->a_bytes(op.layout));
     if (op.product && !op.product->b_direct) add("second operand", op.product->b_offset, op.product->b_bytes(op.layout));
-    const std::int64_t rows =
-        op.unroll_rows ? ceil_div(std::max<std::int64_t>(op.row_bound().value_or(1), 1), op.layout.groups) : 1;
+    const std::int64_t rows = op.unroll_rows ? slots_of(op, op.row_bound().value_or(1)) : 1;
     const std::int64_t word = op.fused ? 8 : 4;
     if (op.crosses_warps() && (plan_.cluster == 1 || op.gathers)) {
       const std::int64_t warps = op.gathers ? plan_.threads / 32 : op.layout.threads() / 32;
@@ -129,8 +128,7 @@ class PlaceProver {
     std::int64_t most = 0;
     for (const BlockOp& op : plan_.ops) {
       if (plan_.cluster == 1 || !op.crosses_warps()) continue;
-      const std::int64_t rows =
-          op.unroll_rows ? ceil_div(std::max<std::int64_t>(op.row_bound().value_or(1), 1), op.layout.groups) : 1;
+      const std::int64_t rows = op.unroll_rows ? slots_of(op, op.row_bound().value_or(1)) : 1;
       const std::int64_t senders = op.gathers ? plan_.cluster : op.layout.threads() / 32;
       most = std::max(most, rows * senders * (op.fused ? 8 : 4));
     }

@@ -107,14 +107,14 @@ class RegisterProver {
     const auto rows = op.row_bound(), columns = op.column_bound();
     const std::int64_t chunk = std::int64_t{op.layout.lanes} * op.layout.vector;
     if (place_.row_slots < 1 || place_.column_slots < 1) return proof_.fail("{} has no slots in registers", name());
-    if (map.by_row && (!rows || ceil_div(std::max<std::int64_t>(*rows, 1), op.layout.groups) > place_.row_slots))
+    if (map.by_row && (!rows || slots_of(op, *rows) > place_.row_slots))
       return proof_.fail("{}: {} has {} slots for its rows in registers, too few", op.op.name, name(), place_.row_slots);
     if (map.by_column &&
         (!columns || ceil_div(std::max<std::int64_t>(*columns, 1), chunk) * op.layout.vector > place_.column_slots))
       return proof_.fail("{}: {} has {} slots for its columns in registers, too few", op.op.name, name(), place_.column_slots);
     // Slots are known when code is made: only of rows and columns that are written out one by one.
     const bool products = op.product.has_value();
-    if (map.by_row && !products && !op.unroll_rows && *rows > op.layout.groups)
+    if (map.by_row && !products && !op.unroll_rows && slots_of(op, *rows) > 1)
       proof_.fail("{}: rows of {} in registers share a slot", op.op.name, name());
     if (map.by_column && !products && !op.unroll_columns && *columns > chunk)
       proof_.fail("{}: columns of {} in registers share a slot", op.op.name, name());

@@ -302,7 +302,8 @@ class Question {
       const std::int64_t extent = extent_bound(op.op.dims[d]).value_or(1);
       row = fmt::format("({} * {} + {})", d == op.rows.front() ? 0 : extent, row, text_.of(side.of_dim(d)->position()));
     }
-    return fmt::format("({} mod {})", row, op.layout.groups);
+    return op.layout.run == 1 ? fmt::format("({} mod {})", row, op.layout.groups)
+                              : fmt::format("(floor({}/{}) mod {})", row, op.layout.run, op.layout.groups);
   }
 
   const BlockProof& proof_;

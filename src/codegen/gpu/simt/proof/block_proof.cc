@@ -84,4 +84,9 @@ std::vector<Axis> BlockProof::axes(const OpSite& site) const {
   return result;
 }
 
+std::int64_t slots_of(const BlockOp& op, std::int64_t rows) {
+  const std::int64_t at_once = std::int64_t{op.layout.groups} * op.layout.run;
+  return (std::max<std::int64_t>(rows, 1) + at_once - 1) / at_once * op.layout.run;
+}
+
 }  // namespace nestor::nvptx

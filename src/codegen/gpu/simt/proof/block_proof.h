@@ -72,6 +72,9 @@ std::optional<std::int64_t> distance_bound(const IntExpr& lower, const IntExpr& 
 bool is_name(const BlockNode& node);
 bool is_loop(const BlockNode& node);
 
+/// Row slots that the emitter gives each thread for so many rows.
+std::int64_t slots_of(const BlockOp& op, std::int64_t rows);
+
 void prove_tree(BlockProof& proof);        ///< 1.
 void prove_points(BlockProof& proof);      ///< 2.
 void prove_products(BlockProof& proof);    ///< 2., of register blocks
@@ -80,6 +83,7 @@ void prove_registers(BlockProof& proof);   ///< 4.
 void prove_trips(BlockProof& proof);       ///< 4., copies ahead
 void prove_places(BlockProof& proof);      ///< 6.
 void prove_order(BlockProof& proof);       ///< 3., elements; 5.
+void prove_windows(BlockProof& proof);     ///< 2., rows that are summed up together
 void prove_joined(BlockProof& proof);      ///< 5., passes of several reductions
 
 }  // namespace nestor::nvptx

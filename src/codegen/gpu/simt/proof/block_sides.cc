@@ -205,7 +205,9 @@ class Differences {
 
 /// Do equal positions of the rows mean equal groups? A row's number counts through the extents of all row dims but the first.
 bool same_radices(const BlockOp& a, const BlockOp& b) {
-  if (a.layout.groups != b.layout.groups || a.layout.lanes != b.layout.lanes || a.rows.size() != b.rows.size()) return false;
+  if (a.layout.groups != b.layout.groups || a.layout.run != b.layout.run || a.layout.lanes != b.layout.lanes ||
+      a.rows.size() != b.rows.size())
+    return false;
   if (a.rows.size() <= 1) return true;
   if (!a.row_bound() || !b.row_bound()) return false;
   for (std::size_t k = 1; k < a.rows.size(); ++k) {
