@@ -1,6 +1,7 @@
 // Group by group: products on tensor cores, rows over blocks or threads.
 #include "autotune/space/nest/nest_candidate.h"
 
+#include "autotune/space/gpu/product_points.h"
 #include "autotune/space/gpu/tensor_fit.h"
 #include "autotune/space/gpu/tensor_guesses.h"
 #include "autotune/space/gpu/transposed_rows.h"
@@ -249,6 +250,10 @@ std::string NestCandidate::make_shape(const FusionGroup& group, GroupShape& shap
   if (const auto rows = transposed_rows(nest, chosen_.structure, group)) {
     shape = shape_of(group, values_of_transposed(chosen_.structure, group, *rows));
     shape.on_gpu.transposed = rows->tensors;
+    if (infeasible().empty()) return "";
+  }
+  for (NamedValues& values : likely_product_tiles(nest, chosen_.structure, group, gpu)) {
+    shape = shape_of(group, std::move(values));
     if (infeasible().empty()) return "";
   }
   if (columns >= 0) {

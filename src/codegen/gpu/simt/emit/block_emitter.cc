@@ -116,7 +116,7 @@ void BlockEmitter::loop(Value* lower, Value* upper, std::int64_t step, const Ind
   index->addIncoming(b_.CreateNSWAdd(index, llvm::ConstantInt::get(lower->getType(), static_cast<std::uint64_t>(step))),
                      b_.GetInsertBlock());
   llvm::BranchInst* back = b_.CreateBr(header);
-  if (unroll != 1) back->setMetadata(llvm::LLVMContext::MD_loop, unroll_hint(context, std::max(unroll, 1)));
+  if (unroll != 1) back->setMetadata(llvm::LLVMContext::MD_loop, unroll_hint(context, unroll));
   b_.SetInsertPoint(after);
 }
 
