@@ -314,7 +314,8 @@ namespace {
 void refuse_costly_elements(const Reference& reference, const Nest& nest, const Sizes& sizes) {
   const double most = kBackwardLimit * host_threads();
   if (reference.full_cost() <= most) return;
-  if (const auto cost = cost_of_first_elements(nest, sizes); cost && *cost > most * kSlackOfBoxes) Reference::refuse_cost(*cost, most);
+  if (const auto cost = cost_of_first_elements(nest, sizes); cost && *cost > most * kSlackOfBoxes)
+    Reference::refuse_cost(*cost, most);
 }
 
 }  // namespace

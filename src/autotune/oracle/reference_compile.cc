@@ -274,8 +274,9 @@ std::optional<double> cost_of_first_elements(const Nest& nest, const Sizes& size
     for (auto statement = cone.statements.rbegin(); statement != cone.statements.rend(); ++statement) {
       const isl::set domain = at_sizes(statement->domain, sizes);
       const auto found = needed.find(statement->write.tensor);
-      statement->domain = found == needed.end() ? domain.subtract(domain)
-                                                : domain.intersect(found->second.apply(at_sizes(statement->write.relation, sizes).reverse()));
+      statement->domain = found == needed.end()
+                              ? domain.subtract(domain)
+                              : domain.intersect(found->second.apply(at_sizes(statement->write.relation, sizes).reverse()));
       for (const Access& read : statement->reads) {
         if (nest.tensor(read.tensor).role == TensorRole::input || read.tensor == statement->write.tensor) continue;
         const isl::set elements = statement->domain.apply(at_sizes(read.relation, sizes));
@@ -432,8 +433,10 @@ void Reference::finish_loops(LoopCode& code, bool whole) const {
 }
 
 void Reference::refuse_cost(double cost, double limit) {
-  user_error("oracle: evaluating the definition at these sizes takes {:.0f} million operations, more than {:.0f} million; use smaller sizes",
-             cost / 1e6, limit / 1e6);
+  user_error(
+      "oracle: evaluating the definition at these sizes takes {:.0f} million operations, more than {:.0f} million; use smaller "
+      "sizes",
+      cost / 1e6, limit / 1e6);
 }
 
 void Reference::evaluate_all(double cost_limit) {

@@ -221,11 +221,11 @@ TEST(KnownSizes, AreNotThoseOfSquareMatrices) {
                     .tensor("square", TensorRole::temporary, {"N", "N"})
                     .tensor("out", TensorRole::output, {"N", "N"})
                     .statement("square_init[i, j] : 0 <= i < N and 0 <= j < N", "square[i, j]", {}, number(0))
-                    .statement("square[i, j, k] : 0 <= i < N and 0 <= j < N and 0 <= k < N", "square[i, j]", {"x[i, k]", "x[j, k]"},
-                               wide(0) * wide(1), ReductionOp::add)
+                    .statement("square[i, j, k] : 0 <= i < N and 0 <= j < N and 0 <= k < N", "square[i, j]",
+                               {"x[i, k]", "x[j, k]"}, wide(0) * wide(1), ReductionOp::add)
                     .statement("out_init[i, j] : 0 <= i < N and 0 <= j < N", "out[i, j]", {}, number(0))
-                    .statement("out[i, j, k] : 0 <= i < N and 0 <= j < N and 0 <= k < N", "out[i, j]", {"square[i, k]", "x[k, j]"},
-                               read(0) * wide(1), ReductionOp::add)
+                    .statement("out[i, j, k] : 0 <= i < N and 0 <= j < N and 0 <= k < N", "out[i, j]",
+                               {"square[i, k]", "x[k, j]"}, read(0) * wide(1), ReductionOp::add)
                     .build();
   specialize_product_sizes(square);
   EXPECT_FALSE(square.sizes.at(0).specialized);

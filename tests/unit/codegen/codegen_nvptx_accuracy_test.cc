@@ -115,7 +115,8 @@ TEST(NvptxAccuracy, SinesAndCosinesOfAllArguments) {
       std::frexp(static_cast<float>(exact), &exponent);
       return std::fabs(got - exact) / std::ldexp(1.0, std::max(exponent, -125) - 24);
     };
-    worst = std::max({worst, error(sine(x), std::sin(static_cast<double>(x))), error(cosine(x), std::cos(static_cast<double>(x)))});
+    worst =
+        std::max({worst, error(sine(x), std::sin(static_cast<double>(x))), error(cosine(x), std::cos(static_cast<double>(x)))});
   };
   for (const float most : {3.0F, 100.0F, 65536.0F, 70000.0F, 1e9F}) {
     for (int k = 0; k < 1 << 19; ++k) look(std::uniform_real_distribution<float>(-most, most)(random));

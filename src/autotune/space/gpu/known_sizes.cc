@@ -180,7 +180,8 @@ std::set<std::string> sizes_of_short_rows(const Nest& nest, const Sizes& sizes) 
   found.merge(sizes_of_windows(nest, sizes));
   for (const auto& [tensor, shape] : arguments) {
     if (shape.size() < 2 || product_of(shape) < most / kSmallArgument) continue;
-    const std::int64_t most_of_row = products ? kShortRow : std::max(kShortRow, kShortBytes / static_cast<std::int64_t>(size_in_bytes(tensor->type)));
+    const std::int64_t most_of_row =
+        products ? kShortRow : std::max(kShortRow, kShortBytes / static_cast<std::int64_t>(size_in_bytes(tensor->type)));
     std::int64_t run = 1;
     for (std::size_t p = shape.size(); p-- > 1 && run < most_of_row && shape[p] <= most_of_row; run *= shape[p])
       found.merge(sizes_in(nest, tensor->shape[p]));

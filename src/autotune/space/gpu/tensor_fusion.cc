@@ -76,7 +76,8 @@ double points_on_lanes(RuleVariants& variants, const RuleVariant& variant, Fusio
     if (axes && axes->no_product.empty() && !likely_tensor_choices(*axes, limits).empty()) continue;
     for (const int u : group.loop_groups) {
       const LoopGroup& loop_group = variant.structure.loop_groups[static_cast<std::size_t>(u)];
-      for (const std::string& name : loop_group.statements) points += multiplies_matrices(nest.statement(name)) ? loop_group.points : 0;
+      for (const std::string& name : loop_group.statements)
+        points += multiplies_matrices(nest.statement(name)) ? loop_group.points : 0;
     }
   }
   return points;

@@ -242,7 +242,9 @@ Monomial product_of(const ScalarExpr& expr) {
       case ScalarOp::cast:
         if (expr.args()[0].type() == ElementType::f32) return product_of(expr.args()[0]);
         if (is_index_product(expr.args()[0])) {
-          const auto factor = [&](std::size_t k) { return product_of(ScalarExpr::cast(ElementType::f32, expr.args()[0].args()[k])); };
+          const auto factor = [&](std::size_t k) {
+            return product_of(ScalarExpr::cast(ElementType::f32, expr.args()[0].args()[k]));
+          };
           if (const auto product = checked_product(factor(0), factor(1))) return *product;
         }
         break;

@@ -213,7 +213,8 @@ std::optional<RowRead> row_read(const TensorPlan& plan, const TensorOp& op, cons
   }
   if (factor.op() != ScalarOp::read) return std::nullopt;
   const auto fragment = plan.fragments.find(op.op.reads[static_cast<std::size_t>(factor.ordinal())].buffer);
-  return fragment != plan.fragments.end() && fragment->second.columns == 0 ? std::optional(RowRead{factor.ordinal()}) : std::nullopt;
+  return fragment != plan.fragments.end() && fragment->second.columns == 0 ? std::optional(RowRead{factor.ordinal()})
+                                                                           : std::nullopt;
 }
 
 bool same_sum(Polynomial a, const Polynomial& b) {
