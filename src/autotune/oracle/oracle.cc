@@ -314,8 +314,12 @@ namespace {
 void refuse_costly_elements(const Reference& reference, const Nest& nest, const Sizes& sizes) {
   const double most = kBackwardLimit * host_threads();
   if (reference.full_cost() <= most) return;
-  if (const auto cost = cost_of_first_elements(nest, sizes); cost && *cost > most * kSlackOfBoxes)
-    Reference::refuse_cost(*cost, most);
+  std::optional<double> cost;
+  try {
+    cost = cost_of_first_elements(nest, sizes);
+  } catch (const UserError&) {  // it takes too long to find out
+  }
+  if (cost && *cost > most * kSlackOfBoxes) Reference::refuse_cost(*cost, most);
 }
 
 }  // namespace

@@ -613,5 +613,33 @@ TEST(ValueCode, AgreesWithTheMeaningOfScalarExpressions) {
   }
 }
 
+/// Of a chain of two products, an element needs a row of the first, and that all of what it multiplies.
+TEST(Oracle, AnElementsCostIsKnownBeforeItIsEvaluated) {
+  const std::string cell = "0 <= i < N and 0 <= j < N", term = cell + " and 0 <= k < N";
+  const Nest nest = samples::NestBuilder("chain", {{"N", 64}})
+                        .tensor("x", TensorRole::input, {"N", "N"})
+                        .tensor("square", TensorRole::temporary, {"N", "N"})
+                        .tensor("out", TensorRole::output, {"N", "N"})
+                        .statement("square_init[i, j] : " + cell, "square[i, j]", {}, samples::number(0))
+                        .statement("square[i, j, k] : " + term, "square[i, j]", {"x[i, k]", "x[j, k]"},
+                                   samples::operator*(samples::read(0), samples::read(1)), ReductionOp::add)
+                        .statement("out_init[i, j] : " + cell, "out[i, j]", {}, samples::number(0))
+                        .statement("out[i, j, k] : " + term, "out[i, j]", {"square[i, k]", "square[k, j]"},
+                                   samples::operator*(samples::read(0), samples::read(1)), ReductionOp::add)
+                        .build();
+  // Row 0 and column 0 of the square: three nodes a term and more, and a box around them holds all of it.
+  for (const std::int64_t size : {64, 512}) {
+    const auto cost = cost_of_first_elements(nest, {{"N", size}});
+    const double cells = static_cast<double>(size) * static_cast<double>(size);
+    ASSERT_TRUE(cost);
+    EXPECT_GE(*cost, 3 * 2 * cells - 3 * static_cast<double>(size));
+    EXPECT_LE(*cost, 5 * cells * static_cast<double>(size));
+  }
+  const Nest product = samples::matmul(512, 512, 512);
+  const auto direct = cost_of_first_elements(product, complete_sizes(product, {}));
+  ASSERT_TRUE(direct);
+  EXPECT_LT(*direct, 10000) << "a row and a column";
+}
+
 }  // namespace
 }  // namespace nestor
