@@ -4,8 +4,6 @@
 #include "autotune/space/structure/axes.h"
 #include "support/rounding.h"
 
-#include <isl/aff.h>
-
 #include <algorithm>
 
 namespace nestor {
@@ -130,17 +128,10 @@ std::set<std::string> sizes_of_windows(const Nest& nest, const Sizes& sizes) {
       const std::vector<int> written = followed_axes(loop_group, write);
       bool inside = false;
       for (std::size_t k = 0; k < written.size(); ++k) {
-        inside = inside || std::find(windows->slides.begin(), windows->slides.end(), written[k]) != windows->slides.end();
         const bool slides = std::find(windows->slides.begin(), windows->slides.end(), written[k]) != windows->slides.end();
+        inside = inside || slides;
         const bool is_long = slides && structure.axes[static_cast<std::size_t>(written[k])].extent > kMostSide;
-        if (!inside || is_long) continue;
-        for (const SizeParam& size : nest.sizes) {
-          const isl::pw_aff& extent = nest.tensor(write.tensor).shape[k];
-          const int position = isl_pw_aff_find_dim_by_name(extent.get(), isl_dim_param, size.name.c_str());
-          if (position >= 0 &&
-              isl_pw_aff_involves_dims(extent.get(), isl_dim_param, static_cast<unsigned>(position), 1) == isl_bool_true)
-            found.insert(size.name);
-        }
+        if (inside && !is_long) found.merge(sizes_in(nest, nest.tensor(write.tensor).shape[k]));
       }
     }
   }

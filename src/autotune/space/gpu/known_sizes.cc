@@ -7,8 +7,6 @@
 #include "poly/algebra/all_rules.h"
 #include "support/tensor_view.h"
 
-#include <isl/aff.h>
-
 #include <algorithm>
 #include <limits>
 #include <map>
@@ -32,18 +30,6 @@ bool is_half_input(const Nest& nest, const Access& access) {
 bool follows(const Access& access, int dim) {
   const auto dims = followed_dims(access);
   return std::find(dims.begin(), dims.end(), std::optional(dim)) != dims.end();
-}
-
-/// Sizes that an extent depends on.
-std::set<std::string> sizes_in(const Nest& nest, const isl::pw_aff& extent) {
-  std::set<std::string> found;
-  for (const SizeParam& size : nest.sizes) {
-    const int position = isl_pw_aff_find_dim_by_name(extent.get(), isl_dim_param, size.name.c_str());
-    if (position >= 0 &&
-        isl_pw_aff_involves_dims(extent.get(), isl_dim_param, static_cast<unsigned>(position), 1) == isl_bool_true)
-      found.insert(size.name);
-  }
-  return found;
 }
 
 /// Adds the sizes in the extents of an operand along the dims that `wanted` names.

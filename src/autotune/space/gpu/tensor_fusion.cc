@@ -6,6 +6,7 @@
 #include "autotune/space/structure/rule_steps.h"
 #include "codegen/tile/analysis/op_shape.h"
 #include "codegen/tile/contraction.h"
+#include "poly/algebra/values/nest_edit.h"
 
 #include <algorithm>
 #include <map>
@@ -46,25 +47,29 @@ bool outlives_stream(RuleVariants& variants, const RuleVariant& variant, const F
 
 /// Do sums of products start in another kernel, so that tiles would have to be read first?
 bool starts_apart(const Nest& nest, const NestStructure& structure, const FusionGroup& group) {
-  std::set<std::string> own, sums;
+  std::set<std::string> own;
   for (const int u : group.loop_groups) {
     const std::vector<std::string>& names = structure.loop_groups[static_cast<std::size_t>(u)].statements;
     own.insert(names.begin(), names.end());
-    for (const std::string& name : names) {
-      if (multiplies_matrices(nest.statement(name))) sums.insert(nest.statement(name).write.tensor);
-    }
   }
-  return std::any_of(nest.statements.begin(), nest.statements.end(), [&](const Statement& statement) {
-    return sums.contains(statement.write.tensor) && !own.contains(statement.name);
+  return std::any_of(own.begin(), own.end(), [&](const std::string& name) {
+    if (!multiplies_matrices(nest.statement(name))) return false;
+    const std::vector<const Statement*> writers = writers_of(nest, nest.statement(name).write.tensor);
+    return std::any_of(writers.begin(), writers.end(), [&](const Statement* writer) { return !own.contains(writer->name); });
   });
+}
+
+/// Can tensor cores take the group's products, with some tile?
+bool takes_products(const std::optional<TensorAxes>& axes, const GpuLimits& limits) {
+  return axes && axes->no_product.empty() && !likely_tensor_choices(*axes, limits).empty();
 }
 
 /// Do products of the heaviest group fit tensor cores?
 bool has_place(RuleVariants& variants, const RuleVariant& variant, Fusion fusion, const GpuLimits& limits) {
   const FusionGroup& group = variants.heaviest(variant, fusion);
   const auto axes = tensor_axes(variants.nest(variant), variant.structure, group, limits.sm);
-  return axes && axes->no_product.empty() && !likely_tensor_choices(*axes, limits).empty() &&
-         !outlives_stream(variants, variant, group, *axes) && !starts_apart(variants.nest(variant), variant.structure, group);
+  return takes_products(axes, limits) && !outlives_stream(variants, variant, group, *axes) &&
+         !starts_apart(variants.nest(variant), variant.structure, group);
 }
 
 /// Multiplications of products of matrices in groups that no tensor cores take.
@@ -72,8 +77,7 @@ double points_on_lanes(RuleVariants& variants, const RuleVariant& variant, Fusio
   const Nest& nest = variants.nest(variant);
   double points = 0;
   for (const FusionGroup& group : variants.fusion_groups(variant, fusion)) {
-    const auto axes = tensor_axes(nest, variant.structure, group, limits.sm);
-    if (axes && axes->no_product.empty() && !likely_tensor_choices(*axes, limits).empty()) continue;
+    if (takes_products(tensor_axes(nest, variant.structure, group, limits.sm), limits)) continue;
     for (const int u : group.loop_groups) {
       const LoopGroup& loop_group = variant.structure.loop_groups[static_cast<std::size_t>(u)];
       for (const std::string& name : loop_group.statements)
@@ -181,13 +185,12 @@ std::set<std::string> rules_for_tensor_cores(RuleVariants& variants, const std::
     if (finds_place(zeros)) return zeros;
     if (finds_place(all)) return all;
   }
-  const auto without = [&](const std::string& rule) {
-    std::set<std::string> others = usual;
-    others.erase(rule);
-    return others;
+  const auto without = [](std::set<std::string> rules, const std::string& rule) {
+    rules.erase(rule);
+    return rules;
   };
   for (const std::string& rule : usual) {
-    if (fuses(without(rule))) return without(rule);
+    if (fuses(without(usual, rule))) return without(usual, rule);
   }
   // Of products in kernels apart, as many as can be.
   const auto on_lanes = [&](const std::set<std::string>& rules) {
@@ -196,12 +199,10 @@ std::set<std::string> rules_for_tensor_cores(RuleVariants& variants, const std::
   };
   if (finds_place(usual)) return more != usual && finds_place(more) && on_lanes(more) < on_lanes(usual) / 2 ? more : usual;
   for (const std::string& rule : usual) {
-    if (finds_place(without(rule))) return without(rule);
+    if (finds_place(without(usual, rule))) return without(usual, rule);
   }
   for (const std::string& rule : usual) {
-    std::set<std::string> others = more;
-    others.erase(rule);
-    if (more != usual && finds_place(others)) return others;
+    if (more != usual && finds_place(without(more, rule))) return without(more, rule);
   }
   return usual;
 }

@@ -280,4 +280,15 @@ std::int64_t product_of(const std::vector<std::int64_t>& extents) {
   return std::accumulate(extents.begin(), extents.end(), std::int64_t{1}, std::multiplies<>());
 }
 
+std::set<std::string> sizes_in(const Nest& nest, const isl::pw_aff& extent) {
+  std::set<std::string> found;
+  for (const SizeParam& size : nest.sizes) {
+    const int position = isl_pw_aff_find_dim_by_name(extent.get(), isl_dim_param, size.name.c_str());
+    if (position >= 0 &&
+        isl_pw_aff_involves_dims(extent.get(), isl_dim_param, static_cast<unsigned>(position), 1) == isl_bool_true)
+      found.insert(size.name);
+  }
+  return found;
+}
+
 }  // namespace nestor

@@ -7,6 +7,8 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
+#include <string>
 #include <vector>
 
 namespace nestor {
@@ -38,5 +40,8 @@ std::int64_t product_of(const std::vector<std::int64_t>& extents);
 
 /// Do sums run over several dims, and none of them multiplies matrices?
 bool sums_over_planes(const Nest& nest);
+
+/// Names of the sizes that an extent depends on.
+std::set<std::string> sizes_in(const Nest& nest, const isl::pw_aff& extent);
 
 }  // namespace nestor

@@ -104,9 +104,13 @@ std::vector<std::string> matching_rules(BaseSchedules& schedules) {
     if (!rule(name).find(usual_nest).empty()) matching.insert(name);
   }
   // Without composites, factors of products may be computed apart.
-  std::set<std::string> simple = all;
-  std::erase_if(simple, makes_composites);
-  const Nest& simple_nest = schedules.after_rules(rule_steps(schedules, simple)).nest();
+  std::vector<Step> simple = usual;
+  if (std::any_of(matching.begin(), matching.end(), makes_composites)) {
+    std::set<std::string> rules_left = all;
+    std::erase_if(rules_left, makes_composites);
+    simple = rule_steps(schedules, rules_left);
+  }
+  const Nest& simple_nest = schedules.after_rules(simple).nest();
   for (const char* narrowing : {kNarrowingRule, kRoundingRule}) {
     if (rule(narrowing).find(usual_nest).empty() && rule(narrowing).find(simple_nest).empty()) continue;
     // It makes products of 16-bit operands, for which there are other rules.

@@ -209,6 +209,7 @@ class BlockEmitter {
   void product_step(const BlockOp& op, const Accumulators& sums, Value* k_start, Value* k_offset);
   std::vector<Value*> read_a(const BlockOp& op, int row_slot, Value* k_start, Value* k_offset);
   std::vector<Value*> read_b(const BlockOp& op, int chunk, Value* k_start, Value* k_offset);
+  Value* in_stage(Value* index, std::int64_t stage_bytes);
   std::vector<Value*> read_column(const BlockOp& op, int chunk, int element, Value* k_offset);
   void set_product_row(const BlockOp& op, int row_slot);
   void set_product_column(const BlockOp& op, int chunk, int element);

@@ -14,11 +14,6 @@ namespace {
 /// Columns of a thread whose loads are under way at once.
 constexpr int kColumnsAtOnce = 2;
 
-void collect_reads(const ScalarExpr& expr, std::set<int>& reads) {
-  if (expr.op() == ScalarOp::read) reads.insert(expr.ordinal());
-  for (const ScalarExpr& arg : expr.args()) collect_reads(arg, reads);
-}
-
 }  // namespace
 
 bool BlockEmitter::takes_rows_at_once(const std::vector<const BlockOp*>& together) const {
@@ -101,7 +96,9 @@ BlockEmitter::PairRow BlockEmitter::pair_row(const std::vector<const BlockOp*>& 
 /// elsewhere is used nowhere.
 BlockEmitter::Loaded BlockEmitter::read_pairs(const BlockOp& op, bool along_column, int width, Slot slot) {
   std::set<int> reads;
-  collect_reads(op.op.value, reads);
+  op.op.value.visit([&](const ScalarExpr& node) {
+    if (node.op() == ScalarOp::read) reads.insert(node.ordinal());
+  });
   const std::set<int> always = op.op.guard.defined() ? std::set<int>() : unconditional_reads(op.op.value);
   Loaded loaded;
   for (const int ordinal : reads) {

@@ -298,9 +298,13 @@ std::vector<Value*> BlockEmitter::read_a(const BlockOp& op, int row_slot, Value*
   Value* row = b_.CreateNSWAdd(b_.CreateZExt(position(op.layout).group, b_.getInt64Ty()),
                                b_.getInt64(u64(std::int64_t{row_slot} * op.layout.groups)));
   Value* index = b_.CreateNSWAdd(b_.CreateNSWMul(row, b_.getInt64(u64(product.a_stride))), k_offset);
-  if (stage_ != nullptr)
-    index = b_.CreateNSWAdd(index, b_.CreateNSWMul(stage_, b_.getInt64(u64(product.a_bytes(op.layout) / product.stages / 4))));
+  index = in_stage(index, product.a_bytes(op.layout) / product.stages);
   return load_floats(shared_address(b_.getFloatTy(), product.a_offset, index), kStep);
+}
+
+/// A place in the operand's tile of the current stage, in floats.
+Value* BlockEmitter::in_stage(Value* index, std::int64_t stage_bytes) {
+  return stage_ == nullptr ? index : b_.CreateNSWAdd(index, b_.CreateNSWMul(stage_, b_.getInt64(u64(stage_bytes / 4))));
 }
 
 /// B[k .. k + 3, this thread's column].
@@ -310,8 +314,7 @@ std::vector<Value*> BlockEmitter::read_column(const BlockOp& op, int chunk, int 
                                  b_.getInt64(u64(std::int64_t{chunk} * op.layout.lanes)));
   Value* index = b_.CreateNSWAdd(b_.CreateNSWMul(group, b_.getInt64(u64(product.b_stride))), k_offset);
   index = b_.CreateNSWAdd(index, b_.getInt64(u64(std::int64_t{element} * product.k_tile)));
-  if (stage_ != nullptr)
-    index = b_.CreateNSWAdd(index, b_.CreateNSWMul(stage_, b_.getInt64(u64(product.b_bytes(op.layout) / product.stages / 4))));
+  index = in_stage(index, product.b_bytes(op.layout) / product.stages);
   return load_floats(shared_address(b_.getFloatTy(), product.b_offset, index), kStep);
 }
 
@@ -328,8 +331,7 @@ std::vector<Value*> BlockEmitter::read_b(const BlockOp& op, int chunk, Value* k_
                                   b_.getInt64(u64(std::int64_t{chunk} * op.layout.lanes)));
   Value* index = b_.CreateNSWAdd(b_.CreateNSWMul(k_offset, b_.getInt64(u64(product.b_stride))),
                                  b_.CreateNSWMul(column, b_.getInt64(u64(op.layout.vector))));
-  if (stage_ != nullptr)
-    index = b_.CreateNSWAdd(index, b_.CreateNSWMul(stage_, b_.getInt64(u64(product.b_bytes(op.layout) / product.stages / 4))));
+  index = in_stage(index, product.b_bytes(op.layout) / product.stages);
   return load_floats(shared_address(b_.getFloatTy(), product.b_offset, index), op.layout.vector);
 }
 

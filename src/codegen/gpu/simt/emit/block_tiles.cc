@@ -176,7 +176,7 @@ void BlockEmitter::for_serial(const BlockOp& op, const std::function<bool(const 
     bool innermost = op.op.reduction && !op.product;
     for (std::size_t after = d + 1; after < op.op.dims.size(); ++after)
       innermost = innermost && (!picked(after) || single_valued(op.op.dims[after]));
-    const int unroll = !op.window.empty() ? (short_code_ ? 0 : 1) : innermost ? kSumUnroll : 1;
+    const int unroll = !op.window.empty() ? (short_code_ ? kRolled : 1) : innermost ? kSumUnroll : 1;
     if (static_cast<int>(d) == op.divided && op.divides()) {
       Value* group = b_.CreateZExt(position(op.layout).group, b_.getInt64Ty());
       return loop(b_.CreateNSWAdd(integer(dim.lower), group), integer(dim.upper), op.layout.groups, inner, unroll);

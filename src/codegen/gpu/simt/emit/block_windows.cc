@@ -48,7 +48,7 @@ void BlockEmitter::emit_run(const BlockOp& op, int slot, Value* slot_value) {
   };
   const auto apart = [&] {
     short_code_ = true;
-    if (slot < 0) loop(slot_value, number(run), 1, [&](Value* value) { one_row(-1, value); }, 0);
+    if (slot < 0) loop(slot_value, number(run), 1, [&](Value* value) { one_row(-1, value); }, kRolled);
     for (int row = 0; slot >= 0 && row < run; ++row) one_row(slot + row, number(row));
     short_code_ = false;
   };
@@ -153,16 +153,9 @@ void BlockEmitter::add_window(const BlockOp& op, Window& window) {
   };
   std::vector<Sum> sums;
   std::map<std::string, std::vector<Value*>> wanted;  ///< where to load, null: always; in order, that code is the same each time
-  std::int64_t terms = 1;
-  for (const int d : op.window) terms *= *exact_extent(op.op.dims[d]);
-  for (std::int64_t number = 0; number < terms; ++number) {
+  for (const std::vector<std::int64_t>& point : points_of_dims(op, op.window)) {
     Term term;
-    std::int64_t rest = number;
-    for (std::size_t k = op.window.size(); k-- > 0;) {
-      const OpDim& dim = op.op.dims[op.window[k]];
-      term[dim.var] = rest % *exact_extent(dim);
-      rest /= *exact_extent(dim);
-    }
+    for (std::size_t k = 0; k < op.window.size(); ++k) term[op.op.dims[op.window[k]].var] = point[k];
     for (int row = 0; row < op.layout.run; ++row) {
       Sum sum{row, term, term_counts(op, window, op.op.guard, row, term), {}};
       for (const int ordinal : unconditional_reads(op.op.value)) {

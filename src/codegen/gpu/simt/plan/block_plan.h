@@ -219,6 +219,8 @@ void divide_sum(BlockOp& op);
 /// Has each thread few enough columns in this layout to keep all their sums while it runs over its share of the points?
 bool divides_well(const BlockOp& op, const Layout& layout);
 
+/// Positions of dims of known extents at each of their points, the last dim moving first.
+std::vector<std::vector<std::int64_t>> points_of_dims(const BlockOp& op, const std::vector<int>& dims);
 /// A reduction along columns of which each operand follows rows or columns, and not both.
 bool sums_over_pairs(const BlockOp& op);
 /// Rows of a thread that such a reduction takes at once.

@@ -72,7 +72,7 @@ std::int64_t terms_of(const BlockOp& op, const std::vector<int>& dims) {
 /// Different elements that a run of rows reads by one access while the dims go through their points.
 std::int64_t footprint(const BlockOp& op, const TileAccess& read, int run, const std::vector<int>& dims) {
   std::set<std::vector<std::int64_t>> elements;
-  const std::int64_t terms = terms_of(op, dims);
+  const std::vector<std::vector<std::int64_t>> points = points_of_dims(op, dims);
   std::vector<std::vector<std::int64_t>> row_strides, strides;
   for (const IntExpr& index : read.index) {
     const auto strides_of = [&](const std::vector<int>& of) {
@@ -85,14 +85,10 @@ std::int64_t footprint(const BlockOp& op, const TileAccess& read, int run, const
   }
   for (int row = 0; row < run; ++row) {
     const std::vector<std::int64_t> places = places_in_run(op, row);
-    for (std::int64_t term = 0; term < terms; ++term) {
+    for (const std::vector<std::int64_t>& point : points) {
       std::vector<std::int64_t> element(read.index.size(), 0);
-      std::int64_t rest = term;
-      for (std::size_t k = dims.size(); k-- > 0; rest /= *exact_extent(op.op.dims[dims[k]])) {
-        for (std::size_t i = 0; i < element.size(); ++i)
-          element[i] += strides[i][k] * (rest % *exact_extent(op.op.dims[dims[k]]));
-      }
       for (std::size_t i = 0; i < element.size(); ++i) {
+        for (std::size_t k = 0; k < point.size(); ++k) element[i] += strides[i][k] * point[k];
         for (std::size_t k = 0; k < places.size(); ++k) element[i] += row_strides[i][k] * places[k];
       }
       elements.insert(std::move(element));
@@ -151,6 +147,21 @@ std::vector<std::int64_t> places_in_run(const BlockOp& op, int row) {
     rest /= extent;
   }
   return places;
+}
+
+std::vector<std::vector<std::int64_t>> points_of_dims(const BlockOp& op, const std::vector<int>& dims) {
+  std::vector<std::vector<std::int64_t>> points;
+  for (std::int64_t number = 0; number < terms_of(op, dims); ++number) {
+    std::vector<std::int64_t> point(dims.size());
+    std::int64_t rest = number;
+    for (std::size_t k = dims.size(); k-- > 0;) {
+      const std::int64_t extent = *exact_extent(op.op.dims[dims[k]]);
+      point[k] = rest % extent;
+      rest /= extent;
+    }
+    points.push_back(std::move(point));
+  }
+  return points;
 }
 
 int window_run(const BlockPlan& plan, const BlockOp& op, const Layout& layout) {
