@@ -115,6 +115,10 @@ TEST_F(HostileInput, NumbersInNestsFit64Bits) {
   expect_refused(run_nestor({"show", with("i >= floor((m)/" + digits + ")")}), "fraction", "more than 18 digits");
   expect_refused(run_nestor({"show", with("i < 1180591620717411303424")}), "2^70", "more than 18 digits");
   expect_refused(run_nestor({"show", with("i < 1000000000 * 1000000000 * 1000000000 * m")}), "product", "more than 18 digits");
+  // A power of the second needs more memory than there is; the third was read as 2^3.
+  for (const char* power : {"2^63", "-92233^20368547758089", "2^-3", "2^99999999999999999999", "2^"})
+    expect_refused(run_nestor({"show", with(std::string("i < ") + power)}), power, "only a number from 0 to 62 may follow ^");
+  EXPECT_EQ(run_nestor({"show", with("i < 2 ^ 10")}).code, 0);
   expect_refused(run_nestor({"show", with(repeated("(", 5000) + "i < 5" + repeated(")", 5000))}), "parentheses",
                  "nested more than");
   EXPECT_EQ(run_nestor({"show", with("i < 999999999999999999")}).code, 0);

@@ -26,6 +26,7 @@ std::string take(char* text) {
 constexpr std::size_t kLongestText = 1 << 18;
 constexpr int kDeepestText = 1000;
 constexpr std::size_t kMostDigits = 18;
+constexpr int kMostExponent = 62;
 constexpr int kLongestTuple = 64;  ///< isl's time grows with a high power of it
 
 /// The first number in isl's text with more digits than fit 64 bits together with what is added to it; "" when there is none.
@@ -48,6 +49,18 @@ bool divides_by_no_number(const std::string& text) {
     k = text.find_first_not_of(" \t\r\n", k + 2);
     const std::size_t end = k == std::string::npos ? k : text.find_first_not_of("0123456789", k);
     if (k == std::string::npos || text.substr(k, end - k).find_first_of("123456789") == std::string::npos) return true;
+  }
+  return false;
+}
+
+/// isl takes the exponent of a power without its sign, and GMP ends the process where the power does not fit memory: whatever follows each
+/// ^ must be a number of at most kMostExponent.
+bool raises_to_no_small_number(const std::string& text) {
+  for (std::size_t k = text.find('^'); k != std::string::npos; k = text.find('^', k)) {
+    k = text.find_first_not_of(" \t\r\n", k + 1);
+    const std::size_t end = k == std::string::npos ? k : std::min(text.find_first_not_of("0123456789", k), text.size());
+    if (k == std::string::npos || end == k || end - k > kMostDigits || std::stoll(text.substr(k, end - k)) > kMostExponent)
+      return true;
   }
   return false;
 }
@@ -77,6 +90,8 @@ void require_modest(const std::string& text, const std::string& what) {
   if (longest_tuple(text) > kLongestTuple)
     user_error("{}: a tuple of \"{}\" has more than {} entries", what, shown(text), kLongestTuple);
   if (divides_by_no_number(text)) user_error("{}: in \"{}\", only a positive number may follow //", what, shown(text));
+  if (raises_to_no_small_number(text))
+    user_error("{}: in \"{}\", only a number from 0 to {} may follow ^", what, shown(text), kMostExponent);
   const std::string number = long_number(text);
   if (!number.empty()) user_error("{}: the number {} has more than {} digits", what, shown(number), kMostDigits);
 }
