@@ -53,7 +53,7 @@ TEST(AlgebraError, KeepResultNeedsAResultThatIsReadAgain) {
   EXPECT_EQ(refusal(samples::matmul(), "materialize_factor", {"C_update"}),
             "rule materialize_factor does not apply to C_update: it is no sum of products with a 16-bit tensor");
   for (const char* name : {"zero_terms", "skip_zeros", "batch_first", "join_rows", "repeat_product", "keep_sums", "split_terms",
-                           "narrow_copies", "gather_terms", "round_operand", "separate_sums"})
+                           "narrow_copies", "gather_terms", "terms_last", "round_operand", "separate_sums"})
     EXPECT_THAT(refusal(samples::matmul(), name, {"C_update"}), HasSubstr("does not apply to C_update: it ")) << name;
   EXPECT_EQ(refusal(samples::outer_products(), "zero_terms", {"sum"}),
             "rule zero_terms does not apply to sum: it leaves out no terms of the rectangle around it");
@@ -71,6 +71,10 @@ TEST(AlgebraError, KeepResultNeedsAResultThatIsReadAgain) {
             "other tensors");
   EXPECT_EQ(refusal(samples::outer_products(), "gather_terms", {"sum"}),
             "rule gather_terms does not apply to sum: its terms have no known extents that are the same for all results");
+  EXPECT_EQ(refusal(samples::patches(), "terms_last", {"sum"}),
+            "rule terms_last does not apply to sum: no dim of 16 terms or more is an index of both operands by itself");
+  EXPECT_EQ(refusal(samples::channels_last(), "terms_last", {"sum"}),
+            "rule terms_last does not apply to sum: neighbouring elements of its operands are neighbouring terms or rows");
   EXPECT_EQ(refusal(samples::patches(14, 1), "gather_terms", {"sum"}),
             "rule gather_terms does not apply to sum: zeros among its terms need a sum that starts from 0");
   EXPECT_EQ(refusal(samples::product_of_rows(16), "copy_rows", {"x"}),

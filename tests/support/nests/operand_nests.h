@@ -225,6 +225,39 @@ inline Nest patches(int side = 14, double start = 0) {
       .build();
 }
 
+/// out[n, f, y, z] = sum over k, s and t of x[n, k, step y + s, step z + t] w[f, k, s, t]: a convolution of images with their channels first.
+inline Nest channels_first(int step = 1) {
+  const std::string d = std::to_string(step), side = d + "*Y + " + std::to_string(3 - step),
+                    cell = "0 <= n < B and 0 <= f < F and 0 <= y < Y and 0 <= z < Y";
+  return NestBuilder("channels_first", {{"B", 2}, {"C", 32}, {"F", 40}, {"Y", 9}})
+      .tensor("x", TensorRole::input, {"B", "C", side, side}, ElementType::f16)
+      .tensor("w", TensorRole::input, {"F", "C", "3", "3"}, ElementType::f16)
+      .tensor("sums", TensorRole::temporary, {"B", "F", "Y", "Y"})
+      .tensor("out", TensorRole::output, {"B", "F", "Y", "Y"}, ElementType::f16)
+      .statement("init[n, f, y, z] : " + cell, "sums[n, f, y, z]", {}, number(0))
+      .statement("sum[n, f, y, z, k, s, t] : " + cell + " and 0 <= k < C and 0 <= s < 3 and 0 <= t < 3", "sums[n, f, y, z]",
+                 {"x[n, k, " + d + "*y + s, " + d + "*z + t]", "w[f, k, s, t]"}, product_of_halves(), ReductionOp::add)
+      .statement("out[n, f, y, z] : " + cell, "out[n, f, y, z]", {"sums[n, f, y, z]"},
+                 ScalarExpr::cast(ElementType::f16, read(0) * number(0.1)))
+      .build();
+}
+
+/// out[n, y, f] = sum over s and k of x[n, y + s, k] w[f, s, k]: channels are last, and innermost.
+inline Nest channels_last() {
+  const std::string cell = "0 <= n < B and 0 <= y < Y and 0 <= f < F";
+  return NestBuilder("channels_last", {{"B", 2}, {"C", 32}, {"F", 40}, {"Y", 9}})
+      .tensor("x", TensorRole::input, {"B", "Y + 2", "C"}, ElementType::f16)
+      .tensor("w", TensorRole::input, {"F", "3", "C"}, ElementType::f16)
+      .tensor("sums", TensorRole::temporary, {"B", "Y", "F"})
+      .tensor("out", TensorRole::output, {"B", "Y", "F"}, ElementType::f16)
+      .statement("init[n, y, f] : " + cell, "sums[n, y, f]", {}, number(0))
+      .statement("sum[n, y, f, s, k] : " + cell + " and 0 <= s < 3 and 0 <= k < C", "sums[n, y, f]",
+                 {"x[n, y + s, k]", "w[f, s, k]"}, product_of_halves(), ReductionOp::add)
+      .statement("out[n, y, f] : " + cell, "out[n, y, f]", {"sums[n, y, f]"},
+                 ScalarExpr::cast(ElementType::f16, read(0) * number(0.1)))
+      .build();
+}
+
 /// out[b, i, j] = sum over k of x[b, i, k] w[k, j], with rows of `depth` and `columns` elements; w is a result's factor, too.
 inline Nest product_of_rows(int depth = 12, int columns = 9) {
   const std::string k = std::to_string(depth), n = std::to_string(columns);

@@ -8,6 +8,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <isl/aff.h>
 
 namespace nestor {
 namespace {
@@ -387,6 +388,41 @@ TEST(NarrowCopies, OtherValuesStayInF32) {
   EXPECT_EQ(matches("narrow_copies", norm_of_operand()), 0U);
 }
 
+TEST(TermsLast, ChannelsBecomeNeighbouringTerms) {
+  const Nest nest = rule("terms_last").apply(channels_first(), {"sum"}).nest;
+  validate(nest);
+  EXPECT_THAT(nest.statement("sum").dims, ElementsAre("n", "f", "y", "z", "s", "t", "k"));
+  EXPECT_THAT(reads_of(nest, "sum"), ElementsAre("x_copy", "w_copy"));
+  const isl::set points = domain_in(nest, nest.statement("sum"));
+  EXPECT_TRUE(nest.statement("sum").reads[0].relation.intersect_domain(points).is_equal(
+      parse_map("[B, C, F, Y] -> { sum[n, f, y, z, s, t, k] -> x_copy[n, y + s, z + t, k] }", "test").intersect_domain(points)));
+  EXPECT_THAT(reads_of(nest, "x_copy"), ElementsAre("x"));
+  const isl::set copied = domain_in(nest, nest.statement("w_copy"));
+  EXPECT_TRUE(nest.statement("w_copy").reads[0].relation.intersect_domain(copied).is_equal(
+      parse_map("[B, C, F, Y] -> { w_copy[f, s, t, k] -> w[f, k, s, t] }", "test").intersect_domain(copied)));
+  EXPECT_EQ(matches("terms_last", nest), 0U) << "once";
+}
+
+TEST(TermsLast, ColumnsAreWhatNoStridesLieAlong) {
+  const auto follows = [](const Nest& nest, unsigned dim) {
+    return isl_pw_aff_involves_dims(functions_of(nest.statement("sum").write.relation).back().get(), isl_dim_in, dim, 1) == isl_bool_true;
+  };
+  const Nest plain = rule("terms_last").apply(channels_first(1), {"sum"}).nest;
+  EXPECT_TRUE(follows(plain, 3)) << "places of a row";
+  const Nest strided = rule("terms_last").apply(channels_first(2), {"sum"}).nest;
+  validate(strided);
+  EXPECT_TRUE(follows(strided, 1)) << "filters";
+  EXPECT_EQ(strided.tensor("out").shape.size(), 4U);
+}
+
+TEST(TermsLast, OnlySumsOverSeveralDimsOf16BitsHaveAnOrder) {
+  EXPECT_EQ(matches("terms_last", channels_first()), 1U);
+  EXPECT_EQ(matches("terms_last", channels_last()), 0U) << "as it should be";
+  EXPECT_EQ(matches("terms_last", patches()), 0U) << "three colours";
+  EXPECT_EQ(matches("terms_last", interleaved_products()), 0U) << "one dim of terms";
+  EXPECT_EQ(matches("terms_last", matmul()), 0U) << "no 16-bit tensors";
+}
+
 TEST(GatherTerms, ATemporaryGetsItsTermsInnermost) {
   const Nest narrow = rule("narrow_copies").apply(strided_convolution(), {"sum"}).nest;
   const Nest nest = rule("gather_terms").apply(narrow, {"sum"}).nest;
@@ -408,8 +444,10 @@ TEST(GatherTerms, ShortRunsGetOneIndexAndZeros) {
   EXPECT_THAT(nest.statement("sum").dims, ElementsAre("n", "y", "z", "o", "t"));
   EXPECT_THAT(reads_of(nest, "sum"), ElementsAre("x_terms", "w_terms"));
   const isl::set copied = domain_in(nest, nest.statement("w_terms"));
-  EXPECT_TRUE(nest.statement("w_terms").write.relation.intersect_domain(copied).is_equal(
-      parse_map("[B, Y, N] -> { w_terms[o, c, p, q] -> w_terms[o, 196c + 14p + q] }", "test").intersect_domain(copied)));
+  EXPECT_THAT(nest.statement("w_terms").dims, ElementsAre("o", "t")) << "14 elements are no whole vectors";
+  EXPECT_TRUE(nest.statement("w_terms").reads[0].relation.intersect_domain(copied).is_equal(
+      parse_map("[B, Y, N] -> { w_terms[o, t] -> w[o, c, p, q] : t = 196c + 14p + q and 0 <= p < 14 and 0 <= q < 14 }", "test")
+          .intersect_domain(copied)));
   EXPECT_TRUE(nest.statement("x_terms_zeros")
                   .domain.is_equal(parse_set(
                       "[B, Y, N] -> { x_terms_zeros[n, y, z, t] : 0 <= n < B and 0 <= y < Y and 0 <= z < Y and 588 <= t < 592 }",

@@ -12,6 +12,7 @@
 #include <map>
 #include <set>
 #include <string>
+#include <utility>
 
 namespace nestor {
 namespace {
@@ -58,18 +59,22 @@ int reduced_dims(const Statement& statement) {
   return reduced;
 }
 
-/// The sizes in the extents that a product of matrices sums over; none where those are beyond `most`, or the operands have no 16 bits.
+/// The sizes in the extents that a product of matrices sums over, beside a factor that may be stored in 16 bits; none where those are beyond
+/// `most`, or the operands have no 16 bits.
 std::set<std::string> sizes_of_depth(const Nest& nest, const Statement& statement, const Sizes& sizes, std::int64_t most) {
   std::set<std::string> found;
   const auto product = unscaled_contraction_of(statement);
-  for (const int ordinal : {product->a, product->b}) {
-    const Access& operand = statement.reads[static_cast<std::size_t>(ordinal)];
+  for (const auto& [ordinal, beside] : {std::pair(product->a, product->b), std::pair(product->b, product->a)}) {
+    const Access &operand = statement.reads[static_cast<std::size_t>(ordinal)],
+                 &other = statement.reads[static_cast<std::size_t>(beside)];
     const Tensor& tensor = nest.tensor(operand.tensor);
     const auto dims = followed_dims(operand);
     const std::vector<std::int64_t> shape = shape_at(tensor, sizes);
     std::int64_t depth = 1;
     for (std::size_t p = 0; p < dims.size(); ++p) depth *= dims[p] && !follows(statement.write, *dims[p]) ? shape[p] : 1;
-    if (size_in_bytes(tensor.type) != 2 || depth > most) return {};
+    const bool computed = tensor.type == ElementType::f32 && tensor.role == TensorRole::temporary && is_half_input(nest, other);
+    if ((size_in_bytes(tensor.type) != 2 && !computed) || depth > most) return {};
+    if (computed) continue;
     add_sizes(nest, operand, [&](int dim) { return !follows(statement.write, dim); }, found);
   }
   return found;

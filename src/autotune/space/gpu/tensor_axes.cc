@@ -177,8 +177,9 @@ template <class Alone>
 void find_pack(const LoopGroup& loop_group, const Access& rows, const Alone& alone, const isl::set& domain, TensorAxes& result) {
   const std::vector<int> moved = moved_axes(loop_group, rows, Moves::strided);
   if (followed_axes(loop_group, rows).back() != result.reduction_axis) return;  // memory runs along other dims than the terms
-  const int row = loop_group.position_of(result.row);
-  for (int k = 0; k < row; ++k) {
+  const int row = loop_group.position_of(result.row), column = loop_group.position_of(result.column);
+  // Rows of one pack lie side by side in tiles of results: no columns come between.
+  for (int k = column < row ? column + 1 : 0; k < row; ++k) {
     const int axis = loop_group.axes[static_cast<std::size_t>(k)];
     const std::int64_t extent = loop_group.extents[static_cast<std::size_t>(k)];
     if (!alone(axis) || axis == result.column || !has(moved, axis)) continue;
@@ -323,12 +324,22 @@ bool has_whole_rows(const Nest& nest, const NestStructure& structure, const Fusi
   });
 }
 
+/// The extents of reduced dims beside the one that is cut into tiles, outermost first.
+std::vector<std::int64_t> taps_of(const LoopGroup& loop_group, int reduction_axis) {
+  std::vector<std::int64_t> taps;
+  for (std::size_t k = 0; k < loop_group.axes.size(); ++k) {
+    if (loop_group.reduced[k] && loop_group.axes[k] != reduction_axis) taps.push_back(loop_group.extents[k]);
+  }
+  return taps;
+}
+
 /// Those of all products of the fusion group, which must be the same ones.
 std::optional<TensorAxes> axes_of_sums(const Nest& nest, const NestStructure& structure, const FusionGroup& group, bool packs) {
   std::optional<TensorAxes> common;
   std::map<std::string, TensorOperand> rows, columns;  // by the elements that tiles of rows and of columns come from
   int products = 0, stream = 0;                        // a sum that is read ends the loop that streams its terms
-  bool same_packs = true;
+  bool same_packs = true, same_taps = true;
+  std::vector<std::int64_t> taps;
   std::set<std::string> summed;
   for (const int u : group.loop_groups) {
     const LoopGroup& loop_group = structure.loop_groups[u];
@@ -350,6 +361,9 @@ std::optional<TensorAxes> axes_of_sums(const Nest& nest, const NestStructure& st
       const bool same = !common || axes->reduction_axis == common->reduction_axis;
       if (!same && std::min(axes->inner, common->inner) > kShortSum) return std::nullopt;
       same_packs = same_packs && (!common || axes->pack == common->pack);
+      const std::vector<std::int64_t> own_taps = taps_of(loop_group, axes->reduction_axis);
+      same_taps = same_taps && (!common || own_taps == taps);
+      taps = own_taps;
       if (!common || axes->inner > common->inner) common = axes;
       ++products;
       for (const int ordinal : {product->a, product->b}) {
@@ -363,6 +377,7 @@ std::optional<TensorAxes> axes_of_sums(const Nest& nest, const NestStructure& st
   if (!common || (group.tile_is_part && common->column != group.part->whole)) return std::nullopt;
   if (common->whole_rows && !has_whole_rows(nest, structure, group, *common)) return std::nullopt;
   common->first_products = products;
+  common->same_taps = same_taps;
   if (!same_packs) return std::nullopt;
   for (const auto& [tensor, operand] : rows) common->row_operands.push_back(operand);
   for (const auto& [tensor, operand] : columns) common->streamed_operands.push_back(operand);

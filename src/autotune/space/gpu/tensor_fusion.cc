@@ -166,12 +166,19 @@ std::set<std::string> rules_for_tensor_cores(RuleVariants& variants, const std::
     const RuleVariant& variant = variants.at({rules});
     return has_place(variants, variant, fusion_for_tensor_cores(variants, variant, limits), limits);
   };
+  const auto with = [](std::set<std::string> rules, const std::string& rule) {
+    rules.insert(rule);
+    return rules;
+  };
+  const bool orders = for_products.contains(kOrderingRule);
   // Zeros that are left out need no copies.
   if (for_products.contains(kSkippingRule)) {
-    std::set<std::string> direct = usual;
-    direct.insert(kSkippingRule);
+    const std::set<std::string> direct = with(usual, kSkippingRule);
     if (fuses(direct)) return direct;
+    if (orders && finds_place(with(direct, kOrderingRule))) return with(direct, kOrderingRule);
   }
+  // Another order of terms needs smaller copies than other rules do.
+  if (orders && !finds_place(usual) && finds_place(with(usual, kOrderingRule))) return with(usual, kOrderingRule);
   std::set<std::string> more = usual, zeros = usual;
   for (const std::string& rule : for_products) {
     if (rule != kSkippingRule) (multiplies_zeros(rule) ? zeros : more).insert(rule);

@@ -117,7 +117,7 @@ GroupPlan tensor_plan(const FusionGroup& group, const TensorAxes& axes, const Te
   const bool one_tile = axes.column >= 0 && axes.fixed_inner && axes.inner <= choice.depth;
   plan.reduction_axis = one_tile ? -1 : axes.reduction_axis;
   plan.reduction_tile = axes.column >= 0 ? choice.depth : choice.columns;
-  plan.sums_outside = axes.column >= 0 && axes.fixed_inner && axes.first_products == 1;
+  plan.sums_outside = axes.column >= 0 && axes.fixed_inner && axes.same_taps;
   if (axes.column >= 0 && !group.tile_is_part && !axes.whole_rows) plan.tile[axes.column] = choice.columns;
   return plan;
 }

@@ -37,7 +37,7 @@ std::vector<std::map<int, std::int64_t>> moving_dims(const Access& access) {
       for (int d = 0; d < dims; ++d) {
         if (isl_aff_involves_dims(affine, isl_dim_in, d, 1) != isl_bool_true) continue;
         isl_val* factor = isl_aff_get_coefficient_val(affine, isl_dim_in, d);
-        whole = whole && isl_val_is_pos(factor) == isl_bool_true && isl_val_is_int(factor) == isl_bool_true;
+        whole = whole && isl_val_is_int(factor) == isl_bool_true;
         moving[d] = whole ? isl_val_get_num_si(factor) : 0;
         isl_val_free(factor);
       }

@@ -121,14 +121,17 @@ class Emitter {
   /// Each loop joins the last one of its group, latest first: what corrects an accumulator must share the loop before
   /// the statement whose value still moves may enter it.
   void fuse_reductions() {
-    std::map<int, std::string> last;
+    std::map<int, std::vector<std::string>> last;  // those of other reduced dims around it, and the loop
     for (std::size_t k = loops_.size(); k-- > 0;) {
       if (loops_[k].reduction_loop.empty()) continue;
       const int group = plan_.reduction_groups.empty() ? 0 : plan_.reduction_groups[k];
-      const auto [into, first] = last.emplace(group, loops_[k].reduction_loop);
-      if (!first) step("fuse_with", {loops_[k].reduction_loop, into->second});
+      std::vector<std::string> nested = loops_[k].sums;
+      nested.push_back(loops_[k].reduction_loop);
+      const auto [into, first] = last.emplace(group, nested);
+      for (std::size_t level = 0; !first && level < std::min(nested.size(), into->second.size()); ++level)
+        step("fuse_with", {nested[level], into->second[level]});
     }
-    for (const auto& [group, loop] : last) result_.reduction_loops.push_back(loop);
+    for (const auto& [group, nested] : last) result_.reduction_loops.push_back(nested.back());
   }
 
   /// Wavefronts over tiles: the sum of the time tile and the first space tile goes outside, time tiles of one sum are

@@ -15,6 +15,7 @@
 #include <set>
 
 #include "poly/algebra/operands/half_products.h"
+#include "poly/algebra/operands/index_order.h"
 #include "poly/algebra/rules/rule_list.h"
 #include "poly/algebra/values/nest_edit.h"
 #include "poly/isl/isl_tools.h"
@@ -25,14 +26,12 @@ namespace {
 
 constexpr const char* kName = "batch_first";
 
-using Order = std::vector<int>;  ///< old places of indices, in their new order
-
 bool is_batch_index(const std::set<int>& dims, const std::set<int>& batch) {
   return !dims.empty() && std::includes(batch.begin(), batch.end(), dims.begin(), dims.end());
 }
 
-Order batch_first(const std::vector<std::set<int>>& indices, const std::set<int>& batch) {
-  Order order(indices.size());
+IndexOrder batch_first(const std::vector<std::set<int>>& indices, const std::set<int>& batch) {
+  IndexOrder order(indices.size());
   for (std::size_t k = 0; k < order.size(); ++k) order[k] = static_cast<int>(k);
   std::stable_partition(order.begin(), order.end(),
                         [&](int k) { return is_batch_index(indices[static_cast<std::size_t>(k)], batch); });
@@ -81,60 +80,6 @@ std::vector<RuleMatch> find(const Nest& nest) {
   });
 }
 
-/// { tensor[indices] -> name[indices in their new order] } over all indices.
-isl::map reordering(const isl::map& access, const Order& order, const std::string& name) {
-  const isl::set all = isl::manage(isl_set_universe(isl_space_range(isl_map_get_space(access.get()))));
-  std::vector<isl::pw_aff> functions;
-  for (const int k : order) functions.push_back(dim_function(all, k));
-  return relation_of(all, name, functions);
-}
-
-Tensor reordered(Tensor tensor, const Order& order, const std::string& name) {
-  Tensor result = tensor;
-  result.name = name;
-  for (std::size_t k = 0; k < order.size(); ++k) result.shape[k] = tensor.shape[static_cast<std::size_t>(order[k])];
-  return result;
-}
-
-/// The statement that copies what `sum` reads; dims are named as the sum's where an index follows one.
-Statement copy_of(const Nest& nest, const Statement& sum, const Access& read, const Order& order, const std::string& name) {
-  const isl::map to_copy = reordering(read.relation, order, name);
-  const isl::map used = read.relation.intersect_domain(domain_in(nest, sum));
-  Statement copy;
-  copy.name = name;
-  copy.domain = isl::manage(isl_set_gist_params(used.range().apply(to_copy).coalesce().release(), full_context(nest).release()));
-  const auto indices = dims_of_indices(sum, read);
-  for (std::size_t k = 0; k < order.size(); ++k) {
-    const std::set<int>& dims = indices[static_cast<std::size_t>(order[k])];
-    const std::string base = dims.size() == 1 ? sum.dims[static_cast<std::size_t>(*dims.begin())] : "e";
-    copy.dims.push_back(fresh_dim(copy.dims, base));
-    copy.domain =
-        isl::manage(isl_set_set_dim_name(copy.domain.release(), isl_dim_set, static_cast<unsigned>(k), copy.dims[k].c_str()));
-  }
-  copy.write = {name, isl::manage(isl_set_identity(copy.domain.copy()))};
-  copy.reads = {{read.tensor, to_copy.reverse().intersect_domain(copy.domain)}};
-  copy.value = ScalarExpr::read(0, nest.tensor(read.tensor).type);
-  return copy;
-}
-
-/// Puts the indices of what the sum is added to in the order: a temporary's layout is nobody else's business.
-void reorder_sums(Nest& nest, const Statement& sum, const std::set<int>& batch) {
-  const std::string tensor = sum.write.tensor;
-  if (nest.tensor(tensor).role != TensorRole::temporary) return;
-  const Order order = batch_first(dims_of_indices(sum, sum.write), batch);
-  const isl::map change = reordering(sum.write.relation, order, tensor);
-  const auto reorder = [&](Access& access) {
-    if (access.tensor == tensor) access.relation = access.relation.apply_range(change);
-  };
-  for (Statement& statement : nest.statements) {
-    reorder(statement.write);
-    for (Access& read : statement.reads) reorder(read);
-  }
-  for (Tensor& other : nest.tensors) {
-    if (other.name == tensor) other = reordered(other, order, tensor);
-  }
-}
-
 RuleResult apply(const Nest& nest, const std::vector<std::string>& target) {
   const std::string name = statement_argument(nest, kName, target, 1);
   const Statement sum = nest.statement(name);
@@ -145,18 +90,14 @@ RuleResult apply(const Nest& nest, const std::vector<std::string>& target) {
   Statement rest = sum;
   for (const std::size_t ordinal : products->operands) {
     const Access& read = sum.reads[ordinal];
-    const Order order = batch_first(dims_of_indices(sum, read), products->batch);
-    const std::string copied = fresh_name(result, read.tensor + "_copy");
-    Tensor tensor = reordered(nest.tensor(read.tensor), order, copied);
-    tensor.role = TensorRole::temporary;
-    tensor.tolerance = {};
-    result.tensors.push_back(tensor);
-    insert_statement(result, begin_with_initialisers(result, result.statement(name)), copy_of(nest, sum, read, order, copied));
-    rest.reads[ordinal] = {copied, read.relation.apply_range(reordering(read.relation, order, copied))};
+    const IndexOrder order = batch_first(dims_of_indices(sum, read), products->batch);
+    rest.reads[ordinal] = read_of_copy(result, nest, sum, read, order);
   }
   rest.group = result.statement(name).group;
   replace_statement(result, rest);
-  reorder_sums(result, rest, products->batch);
+  // A temporary's layout is nobody else's business.
+  if (result.tensor(rest.write.tensor).role == TensorRole::temporary)
+    reorder_indices(result, rest.write.tensor, batch_first(dims_of_indices(rest, rest.write), products->batch));
   return {std::move(result), {}, false};
 }
 

@@ -30,6 +30,8 @@ namespace {
 constexpr const char* kName = "gather_terms";
 constexpr std::int64_t kRun = 16;             ///< terms that tensor cores take at once
 constexpr std::int64_t kMostTerms = 1 << 20;  ///< of known extents
+constexpr std::int64_t kVector = 8;           ///< elements of 16 bytes
+constexpr std::size_t kMostIndices = 5;       ///< of what tensor copies read
 
 struct Operand {
   std::size_t ordinal = 0;
@@ -45,26 +47,6 @@ struct Gathering {
 };
 
 bool is_among(const std::vector<int>& dims, int dim) { return std::find(dims.begin(), dims.end(), dim) != dims.end(); }
-
-/// Does an index move by several elements along a dim among `dims`?
-bool moves_in_strides(const Access& access, const std::vector<int>& dims) {
-  struct Search {
-    const std::vector<int>& dims;
-    bool found = false;
-  } search{dims};
-  const auto look = [](isl_set* set, isl_aff* affine, void* user) {
-    auto& wanted = *static_cast<Search*>(user);
-    for (const int dim : wanted.dims) {
-      const isl::val factor = isl::manage(isl_aff_get_coefficient_val(affine, isl_dim_in, dim));
-      wanted.found = wanted.found || (factor.is_int() && factor.abs().gt(isl::val(factor.ctx(), 1)));
-    }
-    isl_set_free(set);
-    isl_aff_free(affine);
-    return isl_stat_ok;
-  };
-  for (const isl::pw_aff& function : functions_of(access.relation)) isl_pw_aff_foreach_piece(function.get(), look, &search);
-  return search.found;
-}
 
 isl::set eliminated(isl::set set, const std::vector<int>& dims) {
   isl_set* rest = set.release();
@@ -133,6 +115,7 @@ std::optional<Gathering> gathering_of(const Nest& nest, const Statement& sum, st
       return isl_pw_aff_involves_dims(last.get(), isl_dim_in, static_cast<unsigned>(dim), 1) == isl_bool_true;
     });
     in_strides = in_strides || moves_in_strides(sum.reads[ordinal], operand.rows) ||
+                 (result.terms.size() > 1 && functions_of(read).size() > kMostIndices) ||
                  (operand.is_own && result.terms.size() > 1 && !ends_with_term);
     result.operands.push_back(operand);
   }
@@ -257,8 +240,32 @@ class Gatherer {
     const isl::map to_sum = isl::manage(isl_map_lexmin(isl_map_reverse(to_copy.copy())));
     copy.value = import_value(copy, sum_, to_sum, ScalarExpr::read(static_cast<int>(operand.ordinal), tensor.type));
     if (gathering_.padded > gathering_.count) insert(zeros_of(operand, tensor));
-    if (!operand.is_own || !rewrite_writers(copy)) insert(copy);
+    if (!operand.is_own || !rewrite_writers(copy)) insert(has_short_runs() ? numbered(copy, operand) : copy);
     return name;
+  }
+
+  /// Are the innermost terms too few for a vector?
+  bool has_short_runs() const { return gathering_.extents.size() > 1 && gathering_.extents.back() % kVector != 0; }
+
+  /// The copy with one dim for the number of a term, so that neighbouring threads write neighbouring elements.
+  Statement numbered(const Statement& copy, const Operand& operand) const {
+    Statement result = copy;
+    result.dims = names(operand.rows);
+    result.dims.push_back(fresh_dim(result.dims, "t"));
+    result.domain = named(copy.domain.apply(copy.write.relation), copy.name, result.dims);
+    result.write.relation = isl::manage(isl_set_identity(result.domain.copy())).set_range_tuple(copy.write.tensor);
+    std::vector<isl::pw_aff> functions;
+    for (std::size_t k = 0; k < operand.rows.size(); ++k) functions.push_back(dim_function(result.domain, static_cast<int>(k)));
+    isl::pw_aff rest = dim_function(result.domain, static_cast<int>(operand.rows.size()));
+    for (std::size_t k = gathering_.extents.size(); k-- > 0;) {
+      const isl::val extent(rest.ctx(), static_cast<long>(gathering_.extents[k]));
+      const isl::pw_aff term = k > 0 ? isl::manage(isl_pw_aff_mod_val(rest.copy(), extent.copy())) : rest;
+      functions.insert(functions.begin() + static_cast<std::ptrdiff_t>(operand.rows.size()), term);
+      rest = isl::manage(isl_pw_aff_floor(isl_pw_aff_scale_down_val(rest.copy(), extent.copy())));
+    }
+    const isl::map to_copy = relation_of(result.domain, copy.name, functions);
+    for (Access& read : result.reads) read.relation = to_copy.apply_range(read.relation).intersect_domain(result.domain);
+    return result;
   }
 
   Statement zeros_of(const Operand& operand, const Tensor& tensor) const {

@@ -69,6 +69,25 @@ std::vector<std::set<int>> dims_of_indices(const Statement& statement, const Acc
   return result;
 }
 
+bool moves_in_strides(const Access& access, const std::vector<int>& dims) {
+  struct Search {
+    const std::vector<int>& dims;
+    bool found = false;
+  } search{dims};
+  const auto look = [](isl_set* set, isl_aff* affine, void* user) {
+    auto& wanted = *static_cast<Search*>(user);
+    for (const int dim : wanted.dims) {
+      const isl::val factor = isl::manage(isl_aff_get_coefficient_val(affine, isl_dim_in, dim));
+      wanted.found = wanted.found || (factor.is_int() && factor.abs().gt(isl::val(factor.ctx(), 1)));
+    }
+    isl_set_free(set);
+    isl_aff_free(affine);
+    return isl_stat_ok;
+  };
+  for (const isl::pw_aff& function : functions_of(access.relation)) isl_pw_aff_foreach_piece(function.get(), look, &search);
+  return search.found;
+}
+
 std::vector<std::string> names_of_indices(const Statement& statement, const Access& access) {
   std::vector<std::string> names;
   for (const isl::pw_aff& function : functions_of(access.relation)) {

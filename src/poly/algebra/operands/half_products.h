@@ -23,6 +23,9 @@ bool follows_own_dim(const Statement& sum, std::size_t operand, std::size_t othe
 /// Dims that each index of an access follows.
 std::vector<std::set<int>> dims_of_indices(const Statement& statement, const Access& access);
 
+/// Does an index move by several elements along a dim among `dims`?
+bool moves_in_strides(const Access& access, const std::vector<int>& dims);
+
 /// Names of the dims that the indices of an access are, in order; empty: it has others.
 std::vector<std::string> names_of_indices(const Statement& statement, const Access& access);
 

@@ -29,6 +29,7 @@ const Rule& narrow_copies_rule();
 const Rule& round_operand_rule();
 const Rule& gather_terms_rule();
 const Rule& batch_first_rule();
+const Rule& terms_last_rule();
 const Rule& copy_rows_rule();
 const Rule& join_rows_rule();
 const Rule& join_sums_rule();
