@@ -30,7 +30,7 @@ NamedValues fused_values(const GpuPointSource& source, const RuleChoice& choice,
   NamedValues values;
   for (const std::string& rule : source.rules) values["rule." + rule] = choice.rules.contains(rule);
   values["split_axis"] = choice.split;
-  values["fusion"] = static_cast<std::int64_t>(fusion);
+  values["fusion"] = place_of(fusion);
   values["reduction_axis"] = -1;
   return values;
 }
@@ -135,7 +135,7 @@ void add_tensor_values(const GpuPointSource& source, const std::set<std::string>
       NamedValues cut = values;
       cut["split_axis"] = axes->reduction_axis;
       cut["num_splits"] = parts;
-      cut["fusion"] = static_cast<std::int64_t>(*cut_fusion);
+      cut["fusion"] = place_of(*cut_fusion);
       points.push_back(std::move(cut));
     }
     points.push_back(std::move(values));
@@ -218,18 +218,6 @@ void add_parts_of_tiles(const GpuPointSource& source, std::vector<NamedValues>& 
   add_parts_of_tiles(source, source.tensor_rules.front(), std::numeric_limits<std::int64_t>::max(), points);
 }
 
-/// Products on plain lanes: everything together, then each statement's loops in kernels of their own.
-void add_product_values(const GpuPointSource& source, const RuleChoice& choice, std::vector<NamedValues>& points) {
-  const RuleVariant& variant = source.variants.at(choice);
-  for (const Fusion fusion : {Fusion::maximal, Fusion::careful}) {
-    const FusionGroup& group = source.variants.heaviest(variant, fusion);
-    for (NamedValues& tiles : likely_product_tiles(source.variants.nest(variant), variant.structure, group, source.limits)) {
-      tiles.merge(fused_values(source, choice, fusion));
-      points.push_back(std::move(tiles));
-    }
-  }
-}
-
 /// The values of a group of sums with those of the choice, tiles of one for all other axes, and nothing kept or copied ahead.
 NamedValues completed(const GpuPointSource& source, const RuleChoice& choice, Fusion fusion, NamedValues values) {
   for (const Parameter& parameter : source.parameters) {
@@ -238,6 +226,32 @@ NamedValues completed(const GpuPointSource& source, const RuleChoice& choice, Fu
   values.merge(fused_values(source, choice, fusion));
   values.merge(NamedValues{{"num_splits", choice.parts}, {"persistent", 0}, {"prefetch", 0}, {"staging", 0}, {"streaming", 0}});
   return values;
+}
+
+/// Products on plain lanes: everything together, then each statement's loops in kernels of their own.
+void add_product_values(const GpuPointSource& source, const RuleChoice& choice, std::vector<NamedValues>& points) {
+  const RuleVariant& variant = source.variants.at(choice);
+  const Nest& nest = source.variants.nest(variant);
+  for (const Fusion fusion : {Fusion::maximal, Fusion::careful}) {
+    const FusionGroup& group = source.variants.heaviest(variant, fusion);
+    for (NamedValues& tiles : likely_product_tiles(nest, variant.structure, group, source.limits)) {
+      tiles.merge(fused_values(source, choice, fusion));
+      points.push_back(std::move(tiles));
+    }
+  }
+  // Several products: what computes one of them has no other statements to keep rows for.
+  std::vector<std::vector<NamedValues>> products;
+  for (const FusionGroup& group : source.variants.fusion_groups(variant, Fusion::alike)) {
+    products.push_back(likely_product_tiles(nest, variant.structure, group, source.limits));
+    if (products.back().empty()) products.pop_back();
+  }
+  for (std::size_t k = 0; products.size() > 1 && k < products.front().size(); ++k) {
+    NamedValues tiles = products.front()[k];
+    for (const std::vector<NamedValues>& other : products) {
+      for (const auto& [name, value] : other[k]) tiles[name] = std::max(tiles[name], value);
+    }
+    points.push_back(completed(source, choice, Fusion::alike, std::move(tiles)));
+  }
 }
 
 /// How many parts keep in the first cache what a block of `columns` columns reads of an input, where the group's sums read it again. 0: they

@@ -181,8 +181,9 @@ std::set<std::string> rules_for_tensor_cores(RuleVariants& variants, const std::
   if (orders && !finds_place(usual) && finds_place(with(usual, kOrderingRule))) return with(usual, kOrderingRule);
   std::set<std::string> more = usual, zeros = usual;
   for (const std::string& rule : for_products) {
-    if (rule != kSkippingRule) (multiplies_zeros(rule) ? zeros : more).insert(rule);
+    if (rule != kSkippingRule && rule != kOrderingRule) (multiplies_zeros(rule) ? zeros : more).insert(rule);
   }
+  if (orders && !finds_place(usual) && !finds_place(more) && finds_place(with(more, kOrderingRule))) more.insert(kOrderingRule);
   if (fuses(usual)) return more != usual && finds_place(more) && filled(more) > 2 * filled(usual) ? more : usual;
   if (more != usual && (fuses(more) || (!finds_place(usual) && finds_place(more)))) return more;
   // Products with zeros only where there are none otherwise.
@@ -218,7 +219,7 @@ std::vector<std::set<std::string>> rules_for_fuller_tiles(RuleVariants& variants
                                                           const std::set<std::string>& for_products, const GpuLimits& limits) {
   std::set<std::string> more = rules;
   for (const std::string& rule : for_products) {
-    if (!multiplies_zeros(rule)) more.insert(rule);
+    if (!multiplies_zeros(rule) && rule != kSkippingRule && rule != kOrderingRule) more.insert(rule);
   }
   more.erase(kSkippingRule);
   std::vector<std::set<std::string>> choices{rules};

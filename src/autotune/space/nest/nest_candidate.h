@@ -16,10 +16,6 @@
 
 namespace nestor {
 
-/// Values of the parameter "fusion" are places in this list.
-inline constexpr std::array<Fusion, 7> kFusions{Fusion::none,  Fusion::careful, Fusion::maximal,  Fusion::prepared,
-                                                Fusion::apart, Fusion::alike,   Fusion::connected};
-
 /// What a space knows about its candidates.
 struct CandidateFacts {
   const Nest& nest;  ///< before any step

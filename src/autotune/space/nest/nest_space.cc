@@ -40,6 +40,8 @@ bool contracts(const NestStructure& structure, const FusionGroup& group) {
   return std::find(reduced.begin(), reduced.end(), true) != reduced.end();
 }
 
+bool has_several_products(const Nest& nest) { return std::count_if(nest.statements.begin(), nest.statements.end(), multiplies_matrices) > 1; }
+
 class NestSpace : public Space {
  public:
   NestSpace(BaseSchedules& schedules, const Sizes& sizes, const SpaceLimits& limits)
@@ -151,7 +153,7 @@ void NestSpace::make_parameters(const RuleVariant& usual) {
     if (on_tensor_cores) wanted.insert(fusion_for_tensor_cores(variants_, variants_.at({rules}), *limits_.gpu));
   }
   for (std::size_t f = 0; f < kFusions.size(); ++f) {
-    const bool of_parts = kFusions[f] == Fusion::alike && limits_.gpu && !split_axes_.empty();
+    const bool of_parts = kFusions[f] == Fusion::alike && limits_.gpu && (!split_axes_.empty() || has_several_products(schedules_.nest()));
     if (kFusions[f] > Fusion::maximal && !wanted.contains(kFusions[f]) && !of_parts) continue;
     const auto& groups = variants_.fusion_groups(usual, kFusions[f]);
     const bool same = f > 0 && groups.size() == variants_.fusion_groups(usual, kFusions[f - 1]).size();
@@ -266,7 +268,7 @@ NamedValues NestSpace::default_values() const {
   for (const std::string& rule : rules_) values["rule." + rule] = usual_rules_.contains(rule);
   const RuleVariant& usual = variants_.at({usual_rules_});
   values["split_axis"] = -1;
-  values["fusion"] = static_cast<std::int64_t>(Fusion::maximal);
+  values["fusion"] = place_of(Fusion::maximal);
   values["parallel"] = 3;
   const FusionGroup* main = &variants_.heaviest(usual, Fusion::maximal);
   const auto axis_value = [&](int axis, std::int64_t tile) { values["tile." + usual.structure.axes[axis].name] = tile; };
@@ -356,7 +358,7 @@ std::vector<Point> NestSpace::defaults() const {
           {{tile_of_rows(), 4}, {"reduction_axis", main.reduction_axes.front()}, {"rule.online", 0}, {"streaming", streaming}});
     }
   }
-  changed({{"fusion", static_cast<std::int64_t>(Fusion::careful)}, {"reduction_axis", -1}});
+  changed({{"fusion", place_of(Fusion::careful)}, {"reduction_axis", -1}});
   for (const Parameter& parameter : parameters_) {
     if (parameter.name == "form") {
       for (const std::int64_t form : parameter.choices) changed({{"form", form}});

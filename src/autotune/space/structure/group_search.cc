@@ -4,6 +4,7 @@
 #include "autotune/space/structure/axes.h"
 #include "autotune/space/structure/group_steps.h"
 #include "autotune/space/structure/try_steps.h"
+#include "support/error.h"
 
 #include <algorithm>
 #include <functional>
@@ -363,6 +364,12 @@ std::vector<int> find_reduction_groups(const Schedule& base, const NestStructure
     groups[k] = number;
   }
   return groups;
+}
+
+std::int64_t place_of(Fusion fusion) {
+  const auto* const found = std::find(kFusions.begin(), kFusions.end(), fusion);
+  if (found == kFusions.end()) internal_error("fusion {} is no value of a parameter", static_cast<int>(fusion));
+  return found - kFusions.begin();
 }
 
 std::vector<FusionGroup> find_fusion_groups(const Schedule& base, const NestStructure& structure, Fusion fusion) {

@@ -4,6 +4,7 @@
 #include "autotune/space/structure/nest_structure.h"
 #include "poly/schedule/schedule.h"
 
+#include <array>
 #include <cstdint>
 #include <vector>
 
@@ -15,6 +16,13 @@ namespace nestor {
 /// the same parallel loops, all of them, with later sums of the same input that need nothing of what stands between, and with what such sums
 /// start from; connected: careful, of statements that computed values lead from one to the other, so that results of inputs alone stand apart.
 enum class Fusion : std::uint8_t { none, careful, maximal, prepared, apart, related, alike, connected };
+
+/// Values of the parameter "fusion" are places in this list.
+inline constexpr std::array<Fusion, 7> kFusions{Fusion::none,  Fusion::careful, Fusion::maximal,  Fusion::prepared,
+                                                Fusion::apart, Fusion::alike,   Fusion::connected};
+
+/// The value of the parameter "fusion" for one of these.
+std::int64_t place_of(Fusion fusion);
 
 /// Units in textual order, cut into fusion_groups as large as `fusion` and legality allow.
 std::vector<FusionGroup> find_fusion_groups(const Schedule& base, const NestStructure& structure, Fusion fusion);

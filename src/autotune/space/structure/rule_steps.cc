@@ -121,6 +121,12 @@ std::vector<std::string> matching_rules(BaseSchedules& schedules) {
       if (is_for_products(rule.name) && !rule.find(narrowed).empty()) matching.insert(rule.name);
     }
   }
+  if (matching.contains(kSkippingRule)) {
+    std::set<std::string> skipping = all;
+    skipping.insert(kSkippingRule);
+    if (!rule(kOrderingRule).find(schedules.after_rules(rule_steps(schedules, skipping)).nest()).empty())
+      matching.insert(kOrderingRule);
+  }
   if (matching.contains(kJoiningRule)) {
     all.insert(kJoiningRule);
     if (!rule(kJoinedRule).find(schedules.after_rules(rule_steps(schedules, all)).nest()).empty()) matching.insert(kJoinedRule);

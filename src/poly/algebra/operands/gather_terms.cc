@@ -245,7 +245,11 @@ class Gatherer {
   }
 
   /// Are the innermost terms too few for a vector?
-  bool has_short_runs() const { return gathering_.extents.size() > 1 && gathering_.extents.back() % kVector != 0; }
+  bool has_short_runs() const {
+    const auto is_long = [](std::int64_t extent) { return extent > 1; };
+    const auto last = std::find_if(gathering_.extents.rbegin(), gathering_.extents.rend(), is_long);
+    return std::count_if(gathering_.extents.begin(), gathering_.extents.end(), is_long) > 1 && *last % kVector != 0;
+  }
 
   /// The copy with one dim for the number of a term, so that neighbouring threads write neighbouring elements.
   Statement numbered(const Statement& copy, const Operand& operand) const {

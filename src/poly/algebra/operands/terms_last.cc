@@ -84,7 +84,9 @@ int longest_own_term(const Nest& nest, const Statement& sum, std::size_t a, std:
 std::optional<Terms> terms_of(const Nest& nest, const Statement& sum, std::string& why) {
   why = "it is no sum of products of two 16-bit tensors over several dims";
   const auto halves = half_products(sum);
-  if (!halves || !sum.indices.empty() || reduced_dims(sum).size() < 2) return std::nullopt;
+  const std::vector<int> reduced = reduced_dims(sum);
+  const auto varies = [&](int dim) { return known_value(nest, extent_of(nest, sum.domain, dim)) != 1; };
+  if (!halves || !sum.indices.empty() || std::count_if(reduced.begin(), reduced.end(), varies) < 2) return std::nullopt;
   const auto [a, b] = *halves;
   why = "each operand follows no dim of the result that the other does not";
   if (!follows_own_dim(sum, a, b) || !follows_own_dim(sum, b, a)) return std::nullopt;
@@ -93,9 +95,16 @@ std::optional<Terms> terms_of(const Nest& nest, const Statement& sum, std::strin
   terms.innermost = longest_own_term(nest, sum, a, b);
   if (terms.innermost < 0) return std::nullopt;
   why = "neighbouring elements of its operands are neighbouring terms or rows";
+  // Short runs that both operands have stay where they are.
+  const auto ends_both = [&](int dim) {
+    const auto ends = [&](const Access& read) {
+      return own_index(sum, read, dim) == static_cast<int>(dims_of_indices(sum, read).size()) - 1;
+    };
+    return dim != terms.innermost && varies(dim) && ends(sum.reads[a]) && ends(sum.reads[b]);
+  };
+  if (std::any_of(reduced.begin(), reduced.end(), ends_both)) return std::nullopt;
   if (!has_runs(sum, a, b, terms.innermost)) terms.operands.push_back(a);
   if (!has_runs(sum, b, a, terms.innermost)) terms.operands.push_back(b);
-  const std::vector<int> reduced = reduced_dims(sum);
   // Another dim that is an index by itself, and long enough, is innermost already.
   const bool kept = own_index(sum, sum.reads[a], reduced.back()) >= 0 && own_index(sum, sum.reads[b], reduced.back()) >= 0 &&
                     known_value(nest, extent_of(nest, sum.domain, reduced.back())).value_or(kFewest) >= kFewest;
