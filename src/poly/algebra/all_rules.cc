@@ -12,7 +12,7 @@ namespace nestor {
 const std::vector<Rule>& rules() {
   static const std::vector<Rule> all{
       simplify_rule(),         start_extremum_rule(),  neutral_terms_rule(), keep_result_rule(),
-      split_terms_rule(),      recompute_rule(),       defer_factor_rule(),  exp2_scale_rule(),
+      split_terms_rule(),      expand_squares_rule(),   recompute_rule(),       defer_factor_rule(),  exp2_scale_rule(),
       factor_extremum_rule(),  fixed_extremum_rule(),  online_rule(),        moments_rule(),
       reassociate_rule(),      split_reduction_rule(), reciprocal_rule(),    materialize_factor_rule(),
       late_definitions_rule(), zero_terms_rule(),      skip_zeros_rule(),    narrow_copies_rule(),
