@@ -147,6 +147,17 @@ Fusion fusion_for_tensor_cores(RuleVariants& variants, const RuleVariant& varian
 
 std::set<std::string> rules_for_tensor_cores(RuleVariants& variants, const std::set<std::string>& default_rules,
                                              const std::set<std::string>& for_products, const GpuLimits& limits) {
+  // Squares that become products come first: other rules are for the products that there are then.
+  if (for_products.contains(kExpandingRule)) {
+    std::set<std::string> expanded = default_rules, others = for_products;
+    expanded.insert(kExpandingRule);
+    others.erase(kExpandingRule);
+    const std::set<std::string> rules = rules_for_tensor_cores(variants, expanded, others, limits);
+    const RuleVariant& variant = variants.at({rules});
+    const Fusion fusion = fusion_for_tensor_cores(variants, variant, limits);
+    const bool all = has_place(variants, variant, fusion, limits) && points_on_lanes(variants, variant, fusion, limits) == 0;
+    return all ? rules : rules_for_tensor_cores(variants, default_rules, others, limits);
+  }
   // What no tensor copy can read is copied wherever it is read.
   std::set<std::string> usual = default_rules;
   if (for_products.contains(kAligningRule)) usual.insert(kAligningRule);

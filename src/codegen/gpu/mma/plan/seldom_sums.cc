@@ -1,4 +1,4 @@
-// A choice between terms and 0, taken apart.
+// Which ops have the form.
 #include "codegen/gpu/mma/plan/seldom_sums.h"
 
 #include "codegen/tile/analysis/op_shape.h"
@@ -33,30 +33,23 @@ std::optional<SeldomSum> seldom_sum(const TileOp& op, const std::vector<Buffer>&
   const auto scratch = [&](const TileAccess& access) {
     return buffers[static_cast<std::size_t>(access.buffer)].memory == Memory::scratch;
   };
-  const ScalarExpr& value = op.value;
-  if (op.kind != OpKind::reduce || op.reduction != ReductionOp::add || op.initialize || value.type() != ElementType::f32 ||
-      value.op() != ScalarOp::select || !scratch(op.write))
-    return std::nullopt;
-  SeldomSum sum;
-  sum.adds = !value.args()[1].is_constant(0);
-  if (!value.args()[sum.adds ? 2 : 1].is_constant(0)) return std::nullopt;
-  sum.condition = value.args()[0];
-  sum.term = value.args()[sum.adds ? 1 : 2];
+  const auto sum = seldom_sum_of(op.value, op.reduction);
+  if (!sum || op.kind != OpKind::reduce || op.initialize || !scratch(op.write)) return std::nullopt;
   k = only_reduced(op);
   if (k < 0) return std::nullopt;
   const std::string& var = op.dims[static_cast<std::size_t>(k)].var;
   bool tile = false, fits = true;
-  sum.condition.visit([&](const ScalarExpr& node) {
+  sum->condition.visit([&](const ScalarExpr& node) {
     if (node.op() == ScalarOp::index) fits = false;
     if (node.op() != ScalarOp::read) return;
     const TileAccess& access = op.reads[static_cast<std::size_t>(node.ordinal())];
     tile = tile || scratch(access);
     fits = fits && !uses_any(access, var);
   });
-  sum.term.visit([&](const ScalarExpr& node) {
+  sum->term.visit([&](const ScalarExpr& node) {
     if (node.op() == ScalarOp::read) fits = fits && !scratch(op.reads[static_cast<std::size_t>(node.ordinal())]);
   });
-  return tile && fits ? std::optional(sum) : std::nullopt;
+  return tile && fits ? sum : std::nullopt;
 }
 
 }  // namespace nestor::nvptx

@@ -8,6 +8,7 @@
 #include "codegen/gpu/target/tensor_block.h"
 #include "codegen/tile/analysis/affine.h"
 #include "codegen/tile/analysis/op_shape.h"
+#include "codegen/tile/seldom_sum.h"
 
 #include <algorithm>
 #include <functional>
@@ -90,13 +91,6 @@ struct CopiedRows {
   int per_outer = 1;
 };
 
-/// A sum over memory for the few elements of a tile where a condition has an outcome: t += condition ? term : 0.
-struct SeldomSum {
-  ScalarExpr condition;  ///< over what the element has, whatever the term
-  bool adds = true;      ///< the outcome where terms are added up
-  ScalarExpr term;       ///< of memory alone
-};
-
 /// One op of the work tile's body, with what it means for fragments.
 struct TensorOp {
   enum class Kind : std::uint8_t { product, reduce, map, store, seldom } kind = Kind::map;
@@ -118,7 +112,7 @@ struct TensorOp {
   std::map<int, int>
       read_rings;  ///< reads of an op that is no product, whose tiles come through circular buffers: read -> circular buffer
   std::optional<ColumnTest> test;  ///< of a map: a tile with the usual outcome at all columns takes a branch without the test
-  std::optional<SeldomSum> seldom;  ///< of an op of that kind, whose dim of terms is form.k
+  std::optional<SeldomSum> seldom;  ///< of an op of that kind: terms of memory alone, along the dim form.k
   // product
   ProductForm form;
   int a_ring = -1, b_ring = -1;  ///< operands in shared memory; a_ring < 0: a fragment
