@@ -42,7 +42,7 @@ inline Schedule distance_schedule(const Nest& nest, const DistanceSteps& choice 
     add(fmt::format("fuse_with(sum_{0}_init.{1}, sum_{0}_sum.{1})", side, dim));
     add(fmt::format("gpu_blocks(sum_{}_sum.{})", side, dim));
   }
-  const std::vector<std::string> names{"sum_product_init", "sum_product_sum", "sum_choice_made", "sum_init", "sum", "out"};
+  const std::vector<std::string> names{"sum_product_init", "sum_product_sum", "sum_choice_made", "sum_init", "sum", "sum_kept_copied", "out"};
   for (const std::string& name : names) {
     const bool product = name == "sum_product_sum";
     add(fmt::format("split({0}.i, {1}, {0}.io, {0}.ii)", name, choice.rows));

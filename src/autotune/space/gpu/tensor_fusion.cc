@@ -59,6 +59,26 @@ bool starts_apart(const Nest& nest, const NestStructure& structure, const Fusion
   });
 }
 
+/// Is what is made of sums of few elements stored, and read again in the same kernel? Only tiles that stay in registers are.
+bool reads_stored_sums(const Nest& nest, const NestStructure& structure, const FusionGroup& group) {
+  std::set<std::string> own, made;  // statements of the group; tensors
+  for (const int u : group.loop_groups) {
+    const LoopGroup& loop_group = structure.loop_groups[static_cast<std::size_t>(u)];
+    own.insert(loop_group.statements.begin(), loop_group.statements.end());
+    for (const std::string& name : loop_group.statements) {
+      const Statement& statement = nest.statement(name);
+      const bool uses = std::any_of(statement.reads.begin(), statement.reads.end(),
+                                    [&](const Access& read) { return made.contains(read.tensor); });
+      if (loop_group.seldom || (uses && !statement.reduction)) made.insert(statement.write.tensor);
+    }
+  }
+  return std::any_of(made.begin(), made.end(), [&](const std::string& tensor) {
+    const std::vector<const Statement*> readers = readers_of(nest, tensor);
+    const auto inside = [&](const Statement* reader) { return own.contains(reader->name); };
+    return std::any_of(readers.begin(), readers.end(), inside) && !std::all_of(readers.begin(), readers.end(), inside);
+  });
+}
+
 /// Can tensor cores take the group's products, with some tile?
 bool takes_products(const std::optional<TensorAxes>& axes, const GpuLimits& limits) {
   return axes && axes->no_product.empty() && !likely_tensor_choices(*axes, limits).empty();
@@ -69,7 +89,8 @@ bool has_place(RuleVariants& variants, const RuleVariant& variant, Fusion fusion
   const FusionGroup& group = variants.heaviest(variant, fusion);
   const auto axes = tensor_axes(variants.nest(variant), variant.structure, group, limits.sm);
   return takes_products(axes, limits) && !outlives_stream(variants, variant, group, *axes) &&
-         !starts_apart(variants.nest(variant), variant.structure, group);
+         !starts_apart(variants.nest(variant), variant.structure, group) &&
+         !reads_stored_sums(variants.nest(variant), variant.structure, group);
 }
 
 /// Multiplications of products of matrices in groups that no tensor cores take.

@@ -3,7 +3,8 @@
 // Pattern    r_e = sum over k of (a - b)^2 in f32, a and b elements of 16-bit tensors. Each follows k, and a dim of the result that the other
 //            does not.
 // Rewrite    A = sum a^2, B = sum b^2, P = sum a b, over k. With s = A + B and d = s - 2 P, c_e = d where d > s/16 + 2^-80, else -1.
-//            r_e starts from c_e < 0 ? 0 : c_e, and adds up c_e < 0 ? (a - b)^2 : 0. So what is decided is decided once.
+//            t_e starts from max(c_e, 0), and adds up c_e < 0 ? (a - b)^2 : 0; r_e is t_e. So what is decided is decided once, and t stays in the
+//            kernel that has P, whoever else reads r.
 // Conditions the sum starts from 0 into a temporary of f32; start and sum are alone in their loops, and nobody reads it before it is complete;
 //            every element has terms; nothing writes a's and b's tensors from the start of the sum on.
 // Proof      (a - b)^2 = a^2 + b^2 - 2 a b. For an s of infinity or NaN the comparison is false: where it holds, all a, b and their products
@@ -134,15 +135,23 @@ class Expansion {
     const auto chosen = [&](Statement& statement, const isl::map& access) {
       return ScalarExpr::read(add_read(statement, {tuple_of(access), access}), ElementType::f32);
     };
-    const auto direct = [](const ScalarExpr& value) { return ScalarExpr::make(ScalarOp::lt, {value, ScalarExpr::constant(0)}); };
-    const ScalarExpr zero = ScalarExpr::constant(0), in_sum = chosen(sum, choice);
-    sum.value = ScalarExpr::make(ScalarOp::select, {direct(in_sum), sum.value, zero});
+    const ScalarExpr zero = ScalarExpr::constant(0), none = ScalarExpr::make(ScalarOp::lt, {chosen(sum, choice), zero});
+    sum.value = ScalarExpr::make(ScalarOp::select, {none, sum.value, zero});
     const isl::map to_sum = start.write.relation.apply_range(sum.write.relation.intersect_domain(domain_in(result_, sum)).reverse());
     const isl::map seen = to_sum.apply_range(choice).coalesce();
     const ScalarExpr in_start =
         chosen(start, isl::manage(isl_map_gist_domain(seen.copy(), domain_in(result_, start).release())));
-    start.value = ScalarExpr::make(ScalarOp::select, {direct(in_start), zero, in_start});
+    start.value = ScalarExpr::make(ScalarOp::max, {in_start, zero});
+    Tensor kept = result_.tensor(sum.write.tensor);
+    kept.name = fresh_name(result_, kept.name + "_kept");
+    result_.tensors.push_back(kept);
+    Statement copy = over_dims(result_, sum_, dims, fresh_name(result_, kept.name + "_copied"));
+    copy.write = {sum.write.tensor, seen_from(copy, dims, sum.write.relation)};
+    copy.reads = {{kept.name, copy.write.relation.set_range_tuple(kept.name)}};
+    copy.value = ScalarExpr::read(0, ElementType::f32);
+    insert_statement(result_, group_end(result_, sum.name), copy);
     for (Statement* statement : {&start, &sum}) {
+      statement->write = {kept.name, statement->write.relation.set_range_tuple(kept.name)};
       statement->group = result_.statement(statement->name).group;
       replace_statement(result_, *statement);
     }
