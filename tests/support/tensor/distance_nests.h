@@ -1,6 +1,8 @@
 // Squared distances of rows, expanded to products on tensor cores: nests, schedules, and rows that are near, far, infinite and none.
 #pragma once
 
+#include "poly/algebra/all_rules.h"
+#include "support/nests/operand_nests.h"
 #include "support/simt/simt_image.h"
 #include "support/tensor/product_nests.h"
 
@@ -12,44 +14,35 @@
 
 namespace nestor::testing {
 
-/// out[i, j] = sum over k of (x[i, k] - y[j, k])^2.
-inline Nest distance_nest(ElementType type = ElementType::bf16, const std::string& pairs = "") {
-  using namespace samples;
-  const std::string element = "0 <= i < M and 0 <= j < N" + pairs;
-  const ScalarExpr gap =
-      ScalarExpr::cast(ElementType::f32, read(0, type)) - ScalarExpr::cast(ElementType::f32, read(1, type));
-  return NestBuilder("distance", {{"M", 20}, {"N", 20}, {"K", 24}})
-      .tensor("x", TensorRole::input, {"M", "K"}, type)
-      .tensor("y", TensorRole::input, {"N", "K"}, type)
-      .tensor("sum", TensorRole::temporary, {"M", "N"})
-      .tensor("out", TensorRole::output, {"M", "N"})
-      .statement("sum_init[i, j] : " + element, "sum[i, j]", {}, number(0))
-      .statement("sum[i, j, k] : " + element + " and 0 <= k < K", "sum[i, j]", {"x[i, k]", "y[j, k]"}, gap * gap,
-                 ReductionOp::add)
-      .statement("out[i, j] : " + element, "out[i, j]", {"sum[i, j]"}, read(0))
-      .build();
-}
-
 struct DistanceSteps {
   int rows = 128, columns = 64, depth = 32, warpgroups = 2, stages = 2;
   std::vector<std::string> more{};
 };
 
+/// samples::squared_distances() behind the rule.
+inline Nest expanded_distances(ElementType type = ElementType::bf16) {
+  return rule("expand_squares").apply(samples::squared_distances(type), {"sum"}).nest;
+}
+
+/// Of these: norms in kernels of their own, and all else in one on tensor cores.
 inline Schedule distance_schedule(const Nest& nest, const DistanceSteps& choice = {}) {
-  std::vector<std::string> steps{"apply_rule expand_squares sum", "apply_rule reassociate"};
+  std::vector<std::string> steps{"apply_rule(reassociate)"};
   const auto add = [&](const std::string& step) { steps.push_back(step); };
   for (const auto& [side, dim] : {std::pair("left", "i"), std::pair("right", "j")}) {
-    add(fmt::format("fuse_with(sum_{0}_init.{1}, sum_{0}_sum.{1})", side, dim));
-    add(fmt::format("gpu_blocks(sum_{}_sum.{})", side, dim));
+    add(fmt::format("fuse_with(sums_{0}_init.{1}, sums_{0}_sum.{1})", side, dim));
+    add(fmt::format("gpu_blocks(sums_{}_sum.{})", side, dim));
   }
-  const std::vector<std::string> names{"sum_product_init", "sum_product_sum", "sum_choice_made", "sum_init", "sum", "sum_kept_copied", "out"};
+  const std::vector<std::string> names{
+      "sums_product_init", "sums_product_sum", "sums_choice_made", "init", "sum", "sums_kept_copied", "out"};
   for (const std::string& name : names) {
-    const bool product = name == "sum_product_sum";
+    const bool product = name == "sums_product_sum";
     add(fmt::format("split({0}.i, {1}, {0}.io, {0}.ii)", name, choice.rows));
     add(fmt::format("split({0}.j, {1}, {0}.jo, {0}.ji)", name, choice.columns));
     if (product) add(fmt::format("split({0}.k, {1}, {0}.ko, {0}.ki)", name, choice.depth));
     add(fmt::format("reorder({0}.io, {0}.jo, {1}{0}.ii, {0}.ji{2})", name, product ? name + ".ko, " : "",
-                    product ? ", " + name + ".ki" : name == "sum" ? ", sum.k" : ""));
+                    product         ? ", " + name + ".ki"
+                    : name == "sum" ? ", sum.k"
+                                    : ""));
   }
   for (std::size_t k = 0; k + 1 < names.size(); ++k) {
     for (const char* loop : {"io", "jo"}) add(fmt::format("fuse_with({}.{}, {}.{})", names[k], loop, names[k + 1], loop));
@@ -80,7 +73,9 @@ inline std::vector<double> distance_rows(Rows rows, std::int64_t count, std::int
   for (std::int64_t row = 0; row < count; ++row) {
     for (std::int64_t k = 0; k < terms; ++k) {
       double value = uniform(random);
-      if (rows == Rows::near) value = 100 + std::floor(2 * uniform(random));
+      // Squares of many scales, whose sums are rounded.
+      if (rows == Rows::near)
+        value = std::exp2(static_cast<double>(13 * k % 8)) * (1 + 0.37 * static_cast<double>(k % 3)) * (1 + value / 128);
       const auto n = static_cast<std::size_t>(row) % (2 * specials.size() + 1);
       const bool all = n < specials.size(), one = n < 2 * specials.size() && k == 5;
       if (rows == Rows::special && (all || one)) value = specials[n % specials.size()];
@@ -107,8 +102,9 @@ inline std::string wrong_distance(const std::vector<double>& x, const std::vecto
       direct += static_cast<float>(gap) * static_cast<float>(gap);
     }
     const double bound = 33 * static_cast<double>(terms + 2) * 0x1p-24 * exact + static_cast<double>(terms) * 0x1p-149;
-    const bool same = std::isfinite(direct) ? std::abs(got[n] - exact) <= bound
-                                            : std::isnan(direct) == std::isnan(got[n]) && (std::isnan(direct) || got[n] == direct);
+    const bool same = std::isfinite(direct)
+                          ? std::abs(got[n] - exact) <= bound
+                          : std::isnan(direct) == std::isnan(got[n]) && (std::isnan(direct) || got[n] == direct);
     if (!same) return fmt::format("out[{}, {}] is {}, the sum is {}, in f32 {}", i, j, got[n], exact, direct);
   }
   return "";

@@ -11,13 +11,14 @@
 namespace nestor::nvptx {
 namespace {
 
-constexpr int kWord = 32;   ///< elements that one word tells of
-constexpr int kTermsAtOnce = 8;   ///< of a sum, whose loads are under way at once
+constexpr int kWord = 32;        ///< elements that one word tells of
+constexpr int kTermsAtOnce = 8;  ///< of a sum, whose loads are under way at once
 
 llvm::MDNode* unroll_hint(llvm::LLVMContext& context, int count) {
   llvm::Metadata* number =
       llvm::ConstantAsMetadata::get(llvm::ConstantInt::get(llvm::Type::getInt32Ty(context), static_cast<std::uint64_t>(count)));
-  llvm::Metadata* parts[] = {nullptr, llvm::MDNode::get(context, {llvm::MDString::get(context, "llvm.loop.unroll.count"), number})};
+  llvm::Metadata* parts[] = {nullptr,
+                             llvm::MDNode::get(context, {llvm::MDString::get(context, "llvm.loop.unroll.count"), number})};
   llvm::MDNode* node = llvm::MDNode::getDistinct(context, parts);
   node->replaceOperandWith(0, node);
   return node;
@@ -40,8 +41,8 @@ void TensorEmitter::seldom_sum(const TensorOp& op) {
           Value* holds = element(op, op.seldom->condition, place);
           Value* bit = b_.getInt32(std::uint32_t{1} << number % kWord);
           Value*& word = words[static_cast<std::size_t>(number / kWord)];
-          word = b_.CreateOr(word, op.seldom->adds ? b_.CreateSelect(holds, bit, constant(0))
-                                                   : b_.CreateSelect(holds, constant(0), bit));
+          word = b_.CreateOr(
+              word, op.seldom->adds ? b_.CreateSelect(holds, bit, constant(0)) : b_.CreateSelect(holds, constant(0), bit));
         }
       }
     }

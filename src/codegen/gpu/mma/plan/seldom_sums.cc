@@ -22,8 +22,8 @@ int only_reduced(const TileOp& op) {
   }
   if (found < 0) return -1;
   const std::string& var = op.dims[static_cast<std::size_t>(found)].var;
-  const bool bounds = std::any_of(op.dims.begin(), op.dims.end(),
-                                  [&](const OpDim& dim) { return uses_dim({dim.lower, dim.upper}, var); });
+  const bool bounds =
+      std::any_of(op.dims.begin(), op.dims.end(), [&](const OpDim& dim) { return uses_dim({dim.lower, dim.upper}, var); });
   return bounds || uses_dim({op.guard}, var) ? -1 : found;
 }
 

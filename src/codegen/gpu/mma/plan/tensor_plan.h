@@ -111,7 +111,7 @@ struct TensorOp {
   bool late = false;  ///< runs beside the next iteration
   std::map<int, int>
       read_rings;  ///< reads of an op that is no product, whose tiles come through circular buffers: read -> circular buffer
-  std::optional<ColumnTest> test;  ///< of a map: a tile with the usual outcome at all columns takes a branch without the test
+  std::optional<ColumnTest> test;   ///< of a map: a tile with the usual outcome at all columns takes a branch without the test
   std::optional<SeldomSum> seldom;  ///< of an op of that kind: terms of memory alone, along the dim form.k
   // product
   ProductForm form;
