@@ -1,5 +1,7 @@
 // Squared distances in the space: first guesses have them as products on tensor cores, and are right where pairs are near each other, in every form of
 // attention over distances.
+#include "autotune/oracle/error_sum.h"
+#include "autotune/oracle/rounding_model.h"
 #include "autotune/space/nest/nest_space.h"
 #include "autotune/trial/trial_steps.h"
 #include "codegen/gpu/backend.h"
@@ -51,6 +53,11 @@ TEST(ExpandedSquaresSpace, FirstGuessesHaveProducts) {
   }
 }
 
+TEST(ExpandedSquaresSpace, FewTermsAreAddedUpDirectly) {
+  Guesses guesses(squared_distances(), {{"M", 4096}, {"N", 4096}, {"K", 8}});
+  EXPECT_EQ(value_or(named_values(*guesses.space, guesses.space->defaults().front()), "rule.expand_squares", 0), 0);
+}
+
 TEST(ExpandedSquaresSpace, AttentionOverDistancesIsRightInEachForm) {
   Guesses guesses(distance_attention("q"), {{"H", 8}, {"N", 2048}});  // each row is near itself
   const NamedValues first = named_values(*guesses.space, guesses.space->defaults().front());
@@ -69,6 +76,31 @@ TEST(ExpandedSquaresSpace, AttentionOverDistancesIsRightInEachForm) {
     EXPECT_EQ(guesses.wrong(*point, {{"H", 1}, {"N", 150}}, seldom), "") << ::testing::PrintToString(change);
     EXPECT_TRUE(seldom) << ::testing::PrintToString(change);
   }
+}
+
+TEST(ExpandedSquaresOracle, GrantsWhatProductsMakeOfASum) {
+  const auto expands = [](const Nest& nest) {
+    std::vector<std::string> names;
+    const RoundingModel model = rounding_model(nest);
+    for (std::size_t k = 0; k < nest.statements.size(); ++k) {
+      if (model.statements.at(k).expands) names.push_back(nest.statements[k].name);
+    }
+    return names;
+  };
+  EXPECT_EQ(expands(squared_distances()), std::vector<std::string>{"sum"});
+  EXPECT_EQ(expands(distance_attention()), std::vector<std::string>{"sum"});
+  EXPECT_TRUE(expands(squared_distances(ElementType::f32)).empty());
+  EXPECT_TRUE(expands(matmul()).empty());
+  ErrorSum error;
+  error.start(0, 0);
+  double sum = 0;
+  for (const double term : {0.1, 0.2, 0.3}) {
+    error.add(ReductionOp::add, ElementType::f32, term, 0, 0, sum, sum + term);
+    sum += term;
+  }
+  const double once = error.error(sum, std::nullopt);
+  EXPECT_GT(once, 0);
+  EXPECT_DOUBLE_EQ(error.error(sum, std::nullopt, kExpandedOrders), kExpandedOrders * once);
 }
 
 }  // namespace

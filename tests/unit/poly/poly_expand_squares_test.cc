@@ -48,6 +48,14 @@ TEST(ExpandSquares, OtherSumsStayAsTheyAre) {
   EXPECT_EQ(matches(squared_distances()), 1U);
   EXPECT_EQ(matches(squared_distances(ElementType::f32)), 0U) << "no 16-bit tensors";
   EXPECT_EQ(matches(matmul()), 0U);
+  Nest mixed = squared_distances();
+  mixed.tensors[1].type = ElementType::f16;
+  Statement sum_of_both = mixed.statement("sum");
+  const ScalarExpr left = ScalarExpr::cast(ElementType::f32, read(0, ElementType::bf16)),
+                   right = ScalarExpr::cast(ElementType::f32, read(1, ElementType::f16));
+  sum_of_both.value = (left - right) * (left - right);
+  replace_statement(mixed, sum_of_both);
+  EXPECT_EQ(matches(mixed), 0U) << "types that no product mixes";
   const auto with = [&](const std::string& name, const std::function<void(Statement&)>& change) {
     Nest nest = squared_distances();
     Statement statement = nest.statement(name);

@@ -79,6 +79,16 @@ bool reads_stored_sums(const Nest& nest, const NestStructure& structure, const F
   });
 }
 
+/// Have sums of few elements so many terms that products are worth the rest? Of few terms near pairs are many.
+bool sums_many_terms(const NestStructure& structure) {
+  constexpr std::int64_t kFewTerms = 16;
+  return std::all_of(structure.loop_groups.begin(), structure.loop_groups.end(), [](const LoopGroup& loop_group) {
+    std::int64_t terms = 1;
+    for (std::size_t k = 0; k < loop_group.loops.size(); ++k) terms *= loop_group.reduced[k] ? loop_group.extents[k] : 1;
+    return !loop_group.seldom || terms >= kFewTerms;
+  });
+}
+
 /// Can tensor cores take the group's products, with some tile?
 bool takes_products(const std::optional<TensorAxes>& axes, const GpuLimits& limits) {
   return axes && axes->no_product.empty() && !likely_tensor_choices(*axes, limits).empty();
@@ -176,7 +186,8 @@ std::set<std::string> rules_for_tensor_cores(RuleVariants& variants, const std::
     const std::set<std::string> rules = rules_for_tensor_cores(variants, expanded, others, limits);
     const RuleVariant& variant = variants.at({rules});
     const Fusion fusion = fusion_for_tensor_cores(variants, variant, limits);
-    const bool all = has_place(variants, variant, fusion, limits) && points_on_lanes(variants, variant, fusion, limits) == 0;
+    const bool all = sums_many_terms(variant.structure) && has_place(variants, variant, fusion, limits) &&
+                     points_on_lanes(variants, variant, fusion, limits) == 0;
     return all ? rules : rules_for_tensor_cores(variants, default_rules, others, limits);
   }
   // What no tensor copy can read is copied wherever it is read.

@@ -1,6 +1,6 @@
 // Rule "expand_squares": a sum of squared differences becomes a sum of products, where that is as good.
 //
-// Pattern    r_e = sum over k of (a - b)^2 in f32, a and b elements of 16-bit tensors. Each follows k, and a dim of the result that the other
+// Pattern    r_e = sum over k of (a - b)^2 in f32, a and b elements of one 16-bit type. Each follows k, and a dim of the result that the other
 //            does not.
 // Rewrite    A = sum a^2, B = sum b^2, P = sum a b, over k. With s = A + B and d = s - 2 P, c_e = d where d > s/16 + 2^-80, else -1.
 //            t_e starts from max(c_e, 0), and adds up c_e < 0 ? (a - b)^2 : 0; r_e is t_e. So what is decided is decided once, and t stays in the
@@ -50,7 +50,9 @@ std::optional<std::pair<std::size_t, std::size_t>> squared_difference(const Stat
   // The difference as a product has the same operands.
   Statement multiplied = sum;
   multiplied.value = ScalarExpr::make(ScalarOp::mul, difference.args());
-  return half_products(multiplied);
+  const auto operands = half_products(multiplied);
+  const auto type = [&](const ScalarExpr& side) { return strip_exact_casts(side).type(); };
+  return operands && type(difference.args()[0]) == type(difference.args()[1]) ? operands : std::nullopt;
 }
 
 /// The set as if it said nothing of dims outside of `dims`.
@@ -76,7 +78,7 @@ bool shares_terms(const Nest& nest, const Statement& sum, std::size_t operand, i
 /// Sets `why` where the rule does not apply.
 std::optional<std::pair<std::size_t, std::size_t>> operands_of(const Nest& nest, const Statement& sum, std::string& why) {
   const auto operands = squared_difference(sum);
-  why = "it is no sum of squares of differences of two 16-bit elements, in f32";
+  why = "it is no sum of squares of differences of two elements of one 16-bit type, in f32";
   if (!operands) return std::nullopt;
   const Tensor& tensor = nest.tensor(sum.write.tensor);
   why = "it does not add up to a temporary of f32 from 0 on";
