@@ -133,7 +133,7 @@ void ErrorSum::add_each(ErrorSum* errors, ReductionOp op, ElementType stored, co
   }
 }
 
-double ErrorSum::error(double sum, std::optional<ElementType> narrow) const {
+double ErrorSum::error(double sum, std::optional<ElementType> narrow, double orders) const {
   if (std::isnan(inherited_) || inherited_ == kInfinite) return kInfinite;
   if (!std::isfinite(sum)) return special_ ? 0 : kInfinite;
   // Partial sums in another order, or before a factor that a rule defers, may be infinite; a start alone is no sum.
@@ -141,8 +141,8 @@ double ErrorSum::error(double sum, std::optional<ElementType> narrow) const {
     return kInfinite;
   double error = inherited_;
   if (terms_ > 1) {
-    error += kOrderFactor * 0x1p-24 * std::sqrt(static_cast<double>(terms_)) * magnitude_;
-    if (std::isfinite(deviation_)) error += kDeviationFactor * deviation_;
+    error += orders * kOrderFactor * 0x1p-24 * std::sqrt(static_cast<double>(terms_)) * magnitude_;
+    if (std::isfinite(deviation_)) error += orders * kDeviationFactor * deviation_;
   }
   if (narrow) error += kSpread * std::sqrt(squares_) + kShared * unit_roundoff(*narrow) * std::fabs(sum);
   return error;

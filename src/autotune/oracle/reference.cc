@@ -206,7 +206,7 @@ LazyDoubles& Reference::errors_of(int tensor, int version) {
 double Reference::error_of(int tensor, int version, std::int64_t linear, bool whole) {
   const Store& store = stores_[tensor];
   if (!whole || !store.reduced) return errors_of(tensor, version).get(linear);
-  return store.sums[linear].error(version_of(tensor, version).get(linear), store.narrow);
+  return store.sums[linear].error(version_of(tensor, version).get(linear), store.narrow, store.orders);
 }
 
 /// Counts points of a statement; throws UserError beyond the limit, and EvaluationStopped.
@@ -376,7 +376,7 @@ std::optional<double> Reference::compute(int tensor, int version, std::int64_t l
     };
     walk(loops.code, frame.data(), std::ref(add));  // no copy, which would take memory
   }
-  if (result) remember(tensor, version, linear, *result, error.error(*result, store.narrow));
+  if (result) remember(tensor, version, linear, *result, error.error(*result, store.narrow, store.orders));
   return result;
 }
 

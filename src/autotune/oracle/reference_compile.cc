@@ -356,6 +356,7 @@ void Reference::compile_statement(const Statement& statement, const Nest&, const
   written.writers.push_back(static_cast<int>(statements_.size()));
   written.reduced = written.reduced || code.reduction.has_value();
   if (const auto narrow = rounding_.statements[statements_.size()].narrow) written.narrow = narrow;
+  if (rounding_.statements[statements_.size()].expands) written.orders = kExpandedOrders;
   written.sums_16_bits = written.sums_16_bits || (code.reduction && size_in_bytes(written.type) == 2);
   statements_.push_back(std::move(code));
   domains_.push_back(domain);

@@ -1,6 +1,8 @@
 // Finds matrix products: sums over products of two factors, each with a dim that the other lacks.
 #include "autotune/oracle/rounding_model.h"
 
+#include "poly/algebra/all_rules.h"
+
 #include <isl/map.h>
 
 #include <algorithm>
@@ -91,6 +93,14 @@ class ProductFinder {
 
 }  // namespace
 
-RoundingModel rounding_model(const Nest& nest) { return ProductFinder(nest).find(); }
+RoundingModel rounding_model(const Nest& nest) {
+  RoundingModel model = ProductFinder(nest).find();
+  for (const RuleMatch& match : rule("expand_squares").find(nest)) {
+    for (std::size_t k = 0; k < nest.statements.size(); ++k) {
+      if (nest.statements[k].name == match.target.front()) model.statements[k].expands = true;
+    }
+  }
+  return model;
+}
 
 }  // namespace nestor

@@ -37,6 +37,57 @@ inline Nest computed_weights(const std::string& mask = "") {
       .build();
 }
 
+/// out[i, j] = sum over k of (x[i, k] - y[j, k])^2, of pairs that `mask` leaves.
+inline Nest squared_distances(ElementType type = ElementType::bf16, const std::string& mask = "") {
+  const std::string pair = "0 <= i < M and 0 <= j < N" + mask;
+  const ScalarExpr gap = ScalarExpr::cast(ElementType::f32, read(0, type)) - ScalarExpr::cast(ElementType::f32, read(1, type));
+  return NestBuilder("squared_distances", {{"M", 20}, {"N", 20}, {"K", 24}})
+      .tensor("x", TensorRole::input, {"M", "K"}, type)
+      .tensor("y", TensorRole::input, {"N", "K"}, type)
+      .tensor("sums", TensorRole::temporary, {"M", "N"})
+      .tensor("out", TensorRole::output, {"M", "N"})
+      .statement("init[i, j] : " + pair, "sums[i, j]", {}, number(0))
+      .statement("sum[i, j, k] : " + pair + " and 0 <= k < K", "sums[i, j]", {"x[i, k]", "y[j, k]"}, gap * gap, ReductionOp::add)
+      .statement("out[i, j] : " + pair, "out[i, j]", {"sums[i, j]"}, read(0))
+      .build();
+}
+
+/// out[i, d] = softmax over j of -(sum over e of (q[i, e] - k[j, e])^2) / 8, times v[j, d]; `keys`: the tensor that is read for k. Those of q
+/// itself are near for i = j.
+inline Nest distance_attention(const std::string& keys = "k") {
+  const ElementType f16 = ElementType::f16;
+  const std::string pair = "0 <= h < H and 0 <= i < N and 0 <= j < N", row = "0 <= h < H and 0 <= i < N",
+                    element = row + " and 0 <= d < 64";
+  const ScalarExpr gap = ScalarExpr::cast(ElementType::f32, read(0, f16)) - ScalarExpr::cast(ElementType::f32, read(1, f16));
+  NestBuilder builder("distance_attention", {{"H", 2}, {"N", 2048}});
+  for (const std::string name : {"q", "k", "v"}) {
+    if (name != "k" || keys == "k") builder.tensor(name, TensorRole::input, {"H", "N", "64"}, f16);
+  }
+  return builder.tensor("sums", TensorRole::temporary, {"H", "N", "N"})
+      .tensor("score", TensorRole::temporary, {"H", "N", "N"})
+      .tensor("top", TensorRole::temporary, {"H", "N"})
+      .tensor("power", TensorRole::temporary, {"H", "N", "N"})
+      .tensor("total", TensorRole::temporary, {"H", "N"})
+      .tensor("mixed", TensorRole::temporary, {"H", "N", "64"})
+      .tensor("out", TensorRole::output, {"H", "N", "64"}, f16)
+      .statement("init[h, i, j] : " + pair, "sums[h, i, j]", {}, number(0))
+      .statement("sum[h, i, j, e] : " + pair + " and 0 <= e < 64", "sums[h, i, j]", {"q[h, i, e]", keys + "[h, j, e]"}, gap * gap,
+                 ReductionOp::add)
+      .statement("score[h, i, j] : " + pair, "score[h, i, j]", {"sums[h, i, j]"}, read(0) * number(-0.125))
+      .statement("top_init[h, i] : " + row, "top[h, i]", {}, number(-std::numeric_limits<double>::infinity()))
+      .statement("top[h, i, j] : " + pair, "top[h, i]", {"score[h, i, j]"}, read(0), ReductionOp::max)
+      .statement("power[h, i, j] : " + pair, "power[h, i, j]", {"score[h, i, j]", "top[h, i]"},
+                 ScalarExpr::make(ScalarOp::exp, {read(0) - read(1)}))
+      .statement("total_init[h, i] : " + row, "total[h, i]", {}, number(0))
+      .statement("total[h, i, j] : " + pair, "total[h, i]", {"power[h, i, j]"}, read(0), ReductionOp::add)
+      .statement("mixed_init[h, i, d] : " + element, "mixed[h, i, d]", {}, number(0))
+      .statement("mixed[h, i, d, j] : " + element + " and 0 <= j < N", "mixed[h, i, d]", {"power[h, i, j]", "v[h, j, d]"},
+                 read(0) * ScalarExpr::cast(ElementType::f32, read(1, f16)), ReductionOp::add)
+      .statement("out[h, i, d] : " + element, "out[h, i, d]", {"mixed[h, i, d]", "total[h, i]"},
+                 ScalarExpr::cast(f16, read(0) / read(1)))
+      .build();
+}
+
 /// out[i, j, l] = (sum over q of a[i, q, l] b[j, q, l]) gate[i, j, l]: products side by side.
 inline Nest interleaved_products(ElementType type = ElementType::f16) {
   const std::string element = "0 <= i < N and 0 <= j < N and 0 <= l < L";

@@ -117,6 +117,7 @@ class TensorValues {
     if (op.kind == nvptx::TensorOp::Kind::map) return map(g, group, op, now);
     if (op.kind == nvptx::TensorOp::Kind::reduce) return reduce(g, group, op, now);
     if (op.kind == nvptx::TensorOp::Kind::store) return store(g, group, op, now);
+    if (op.kind == nvptx::TensorOp::Kind::seldom) return seldom(g, group, op, now);
     fail("a product is computed, not issued");
   }
 
@@ -174,6 +175,12 @@ class TensorValues {
   }
 
   double element(int g, const Group& group, const nvptx::TensorOp& op, const Moment& now, int row, int column, int lane) {
+    return element(g, group, op, now, row, column, lane, op.op.value, {});
+  }
+
+  /// `terms`: values of dims that have no role.
+  double element(int g, const Group& group, const nvptx::TensorOp& op, const Moment& now, int row, int column, int lane,
+                 const ScalarExpr& value, const Values& terms) {
     const auto point = [&] {
       Values values = now.values;
       for (int d = 0; d < static_cast<int>(op.op.dims.size()); ++d) {
@@ -184,10 +191,11 @@ class TensorValues {
                           : d == op.column ? column
                                            : value_at(dim.lower, now.values);
       }
+      for (const auto& [name, term] : terms) values[name] = term;
       return values;
     };
     return evaluate(
-        op.op.value,
+        value,
         [&](int k) {
           const TileAccess& access = op.op.reads.at(static_cast<std::size_t>(k));
           if (const auto found = plan_.fragments.find(access.buffer); found != plan_.fragments.end()) {
@@ -265,6 +273,34 @@ class TensorValues {
       }
     }
     group.tiles[buffer] = std::move(values);
+  }
+
+  /// Terms are added up at points alone, and only where the condition says so.
+  void seldom(int g, Group& group, const nvptx::TensorOp& op, const Moment& now) {
+    const int columns = plan_.fragments.at(op.op.write.buffer).columns;
+    Elements& tile = group.tiles.at(op.op.write.buffer);
+    const OpDim& k = op.op.dims.at(static_cast<std::size_t>(op.form.k));
+    for (int row = 0; row < group_rows(); ++row) {
+      for (int column = 0; column < columns_of(op); ++column) {
+        const auto value = [&](const ScalarExpr& expr, const Values& terms) {
+          return element(g, group, op, now, row, column, lane_of(column), expr, terms);
+        };
+        if ((value(op.seldom->condition, {}) != 0) != op.seldom->adds) continue;
+        Values values = now.values;
+        const int work_tile_row = g * group_rows() + row;
+        if (op.row >= 0) values[op.op.dims[static_cast<std::size_t>(op.row)].var] = work_tile_row / plan_.pack;
+        if (op.pack >= 0) values[op.op.dims[static_cast<std::size_t>(op.pack)].var] = work_tile_row % plan_.pack;
+        values[op.op.dims[static_cast<std::size_t>(op.column)].var] = column;
+        bool point = !op.op.guard.defined() || value_at(op.op.guard, values) != 0;
+        for (const int d : {op.row, op.column, op.pack}) {
+          if (d < 0) continue;
+          const OpDim& dim = op.op.dims[static_cast<std::size_t>(d)];
+          point = point && value_at(dim.lower, values) <= values.at(dim.var) && values.at(dim.var) < value_at(dim.upper, values);
+        }
+        for (std::int64_t term = value_at(k.lower, values); point && term < value_at(k.upper, values); ++term)
+          tile[static_cast<std::size_t>(row * columns + column)] += value(op.seldom->term, {{k.var, term}});
+      }
+    }
   }
 
   void store(int g, const Group& group, const nvptx::TensorOp& op, const Moment& now) {

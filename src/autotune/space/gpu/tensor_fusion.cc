@@ -59,6 +59,36 @@ bool starts_apart(const Nest& nest, const NestStructure& structure, const Fusion
   });
 }
 
+/// Is what is made of sums of few elements stored, and read again in the same kernel? Only tiles that stay in registers are.
+bool reads_stored_sums(const Nest& nest, const NestStructure& structure, const FusionGroup& group) {
+  std::set<std::string> own, made;  // statements of the group; tensors
+  for (const int u : group.loop_groups) {
+    const LoopGroup& loop_group = structure.loop_groups[static_cast<std::size_t>(u)];
+    own.insert(loop_group.statements.begin(), loop_group.statements.end());
+    for (const std::string& name : loop_group.statements) {
+      const Statement& statement = nest.statement(name);
+      const bool uses = std::any_of(statement.reads.begin(), statement.reads.end(),
+                                    [&](const Access& read) { return made.contains(read.tensor); });
+      if (loop_group.seldom || (uses && !statement.reduction)) made.insert(statement.write.tensor);
+    }
+  }
+  return std::any_of(made.begin(), made.end(), [&](const std::string& tensor) {
+    const std::vector<const Statement*> readers = readers_of(nest, tensor);
+    const auto inside = [&](const Statement* reader) { return own.contains(reader->name); };
+    return std::any_of(readers.begin(), readers.end(), inside) && !std::all_of(readers.begin(), readers.end(), inside);
+  });
+}
+
+/// Have sums of few elements so many terms that products are worth the rest? Of few terms near pairs are many.
+bool sums_many_terms(const NestStructure& structure) {
+  constexpr std::int64_t kFewTerms = 16;
+  return std::all_of(structure.loop_groups.begin(), structure.loop_groups.end(), [](const LoopGroup& loop_group) {
+    std::int64_t terms = 1;
+    for (std::size_t k = 0; k < loop_group.loops.size(); ++k) terms *= loop_group.reduced[k] ? loop_group.extents[k] : 1;
+    return !loop_group.seldom || terms >= kFewTerms;
+  });
+}
+
 /// Can tensor cores take the group's products, with some tile?
 bool takes_products(const std::optional<TensorAxes>& axes, const GpuLimits& limits) {
   return axes && axes->no_product.empty() && !likely_tensor_choices(*axes, limits).empty();
@@ -69,7 +99,8 @@ bool has_place(RuleVariants& variants, const RuleVariant& variant, Fusion fusion
   const FusionGroup& group = variants.heaviest(variant, fusion);
   const auto axes = tensor_axes(variants.nest(variant), variant.structure, group, limits.sm);
   return takes_products(axes, limits) && !outlives_stream(variants, variant, group, *axes) &&
-         !starts_apart(variants.nest(variant), variant.structure, group);
+         !starts_apart(variants.nest(variant), variant.structure, group) &&
+         !reads_stored_sums(variants.nest(variant), variant.structure, group);
 }
 
 /// Multiplications of products of matrices in groups that no tensor cores take.
@@ -147,6 +178,18 @@ Fusion fusion_for_tensor_cores(RuleVariants& variants, const RuleVariant& varian
 
 std::set<std::string> rules_for_tensor_cores(RuleVariants& variants, const std::set<std::string>& default_rules,
                                              const std::set<std::string>& for_products, const GpuLimits& limits) {
+  // Squares that become products come first: other rules are for the products that there are then.
+  if (for_products.contains(kExpandingRule)) {
+    std::set<std::string> expanded = default_rules, others = for_products;
+    expanded.insert(kExpandingRule);
+    others.erase(kExpandingRule);
+    const std::set<std::string> rules = rules_for_tensor_cores(variants, expanded, others, limits);
+    const RuleVariant& variant = variants.at({rules});
+    const Fusion fusion = fusion_for_tensor_cores(variants, variant, limits);
+    const bool all = sums_many_terms(variant.structure) && has_place(variants, variant, fusion, limits) &&
+                     points_on_lanes(variants, variant, fusion, limits) == 0;
+    return all ? rules : rules_for_tensor_cores(variants, default_rules, others, limits);
+  }
   // What no tensor copy can read is copied wherever it is read.
   std::set<std::string> usual = default_rules;
   if (for_products.contains(kAligningRule)) usual.insert(kAligningRule);

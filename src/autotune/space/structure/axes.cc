@@ -2,6 +2,7 @@
 #include "autotune/space/structure/axes.h"
 
 #include "codegen/tile/contraction.h"
+#include "codegen/tile/seldom_sum.h"
 #include "poly/algebra/values/nest_edit.h"
 #include "poly/isl/isl_tools.h"
 #include "support/error.h"
@@ -170,6 +171,7 @@ std::vector<LoopGroup> make_loop_groups(const Nest& nest, const Sizes& sizes) {
       if (statement.reduction && !write_depends_on(statement.write, static_cast<int>(k))) loop_group.reduced[k] = true;
     }
     loop_group.points += points;
+    loop_group.seldom = sums_seldom(statement) && (loop_group.seldom || loop_group.statements.size() == 1);
   }
   return loop_groups;
 }

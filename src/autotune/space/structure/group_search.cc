@@ -342,7 +342,7 @@ std::vector<int> find_reduction_groups(const Schedule& base, const NestStructure
   plan.reduction_groups.assign(group.loop_groups.size(), -1);
   int next = 0;
   for (std::size_t k = 0; k < group.loop_groups.size(); ++k) {
-    if (structure.loop_groups[group.loop_groups[k]].position_of(reduction_axis) >= 0) plan.reduction_groups[k] = next++;
+    if (structure.loop_groups[group.loop_groups[k]].shared_position_of(reduction_axis) >= 0) plan.reduction_groups[k] = next++;
   }
   auto schedule = try_steps(base, group_steps(structure, group, plan).steps);
   std::vector<int> groups(group.loop_groups.size(), -1);
@@ -351,7 +351,7 @@ std::vector<int> find_reduction_groups(const Schedule& base, const NestStructure
   std::string last;
   for (std::size_t k = group.loop_groups.size(); k-- > 0;) {
     const LoopGroup& loop_group = structure.loop_groups[group.loop_groups[k]];
-    const int position = loop_group.position_of(reduction_axis);
+    const int position = loop_group.shared_position_of(reduction_axis);
     if (position < 0) continue;
     const std::string loop = loop_group.loops[position] + "_o";
     auto fused = last.empty() ? std::nullopt : try_step(*schedule, make_step("fuse_with", {loop, last}));

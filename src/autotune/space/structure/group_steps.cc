@@ -84,7 +84,7 @@ class Emitter {
     }
     const std::size_t reduction_axis = plan_.reduction_axis < 0 || !loops.reduction_loop.empty()
                                            ? std::string::npos
-                                           : static_cast<std::size_t>(loop_group.position_of(plan_.reduction_axis));
+                                           : static_cast<std::size_t>(loop_group.shared_position_of(plan_.reduction_axis));
     if (reduction_axis < loop_group.loops.size())
       loops.reduction_loop = take_outside(loops, loop_group.loops[reduction_axis], plan_.reduction_tile);
     for (std::size_t k = 0; plan_.sums_outside && !loops.reduction_loop.empty() && k < loop_group.loops.size(); ++k) {

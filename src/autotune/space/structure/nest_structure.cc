@@ -10,6 +10,11 @@ int LoopGroup::position_of(int axis) const {
   return found == axes.end() ? -1 : static_cast<int>(found - axes.begin());
 }
 
+int LoopGroup::shared_position_of(int axis) const {
+  const int position = position_of(axis);
+  return seldom && position >= 0 && reduced[static_cast<std::size_t>(position)] ? -1 : position;
+}
+
 std::vector<int> common_axes(const NestStructure& structure, const std::vector<int>& loop_groups, int ordering) {
   const auto free_axes = [&](int loop_group) {
     const LoopGroup& u = structure.loop_groups[static_cast<std::size_t>(loop_group)];

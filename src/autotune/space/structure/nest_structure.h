@@ -17,7 +17,11 @@ struct LoopGroup {
   std::vector<bool> reduced;          ///< each loop: some statement accumulates over it
   std::vector<std::int64_t> extents;  ///< of each loop, at the sizes tuned for
   double points = 0;                  ///< instances of the bounding box
+  bool seldom = false;                ///< it adds up terms for few elements alone (codegen/tile/seldom_sum.h)
   int position_of(int axis) const;    ///< -1 when it has no loop on this axis
+  /// Position of its loop on the axis that tiles are of where others share them, -1: it has none. Sums of few elements go through theirs by
+  /// themselves.
+  int shared_position_of(int axis) const;
 };
 
 /// A skew of loops: axis `inner` moves by `factor` for each iteration of axis `outer`.

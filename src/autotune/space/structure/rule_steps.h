@@ -40,6 +40,9 @@ inline constexpr const char* kSumJoiningRule = "join_sums";
 /// Gives each of a few sums of products that are mixed a tile of its own, in one kernel.
 inline constexpr const char* kSeparatingRule = "separate_sums";
 
+/// Makes products of squared differences, with sums of their own where those would cancel.
+inline constexpr const char* kExpandingRule = "expand_squares";
+
 /// Axes of `structure`, that of the schedule after `steps`, along which the splitting rule can cut reductions.
 std::set<int> splittable_axes(BaseSchedules& schedules, const std::vector<Step>& steps, const NestStructure& structure);
 

@@ -140,6 +140,11 @@ class TensorEmitter {
   void map(int k, const ScalarExpr& expr, bool masked, bool gives_back = true);
   void scale_seldom(int buffer, const std::function<Value*(const FragmentPlace& row)>& factor);
   void reduce(const TensorOp& op, bool masked);
+  void seldom_sum(const TensorOp& op);
+  void seldom_elements(const TensorOp& op, Values& values, int first, Value* bits);
+  Value* direct_sum(const TensorOp& op, Value* number);
+  void set_number(const TensorOp& op, Value* number);
+  Value* is_point(const TensorOp& op);
   void store(const TensorOp& op, int number);
   virtual void store_tile(const TensorOp& op, int number) = 0;  ///< through shared memory
   Values tile_words(const TensorOp& op, int tile, int pair);

@@ -192,6 +192,8 @@ void TensorEmitter::compute(int k, bool masked) {
       return op.test ? tested_map(k, masked) : map(k, op.op.value, masked);
     case TensorOp::Kind::reduce:
       return reduce(op, masked);
+    case TensorOp::Kind::seldom:
+      return seldom_sum(op);
     case TensorOp::Kind::store:
       return store(op, k);
     case TensorOp::Kind::product:

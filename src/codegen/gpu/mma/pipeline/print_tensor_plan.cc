@@ -79,6 +79,9 @@ class Printer {
                           : op.halves > 1 ? "registers in two halves"
                                           : "registers",
                           op.b_ring, op.k, op.n, op.late ? ", beside the next iteration" : ""));
+    if (op.seldom)
+      line(3, fmt::format("added up in memory where it is {} that {}", op.seldom->adds,
+                          describe(op.seldom->condition, op.op, plan_.program->buffers)));
     if (op.kind != TensorOp::Kind::store && !op.mask.empty()) line(3, fmt::format("mask: {}", list(op.mask)));
     if (op.kind == TensorOp::Kind::store && !op.memory_mask.empty()) line(3, fmt::format("mask: {}", list(op.memory_mask)));
     if (op.keeps) line(3, "elsewhere what was there");

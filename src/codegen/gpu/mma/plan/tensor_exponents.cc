@@ -305,6 +305,8 @@ bool stays_approximate(const TensorPlan& plan, std::size_t k, std::set<int>& see
       case TensorOp::Kind::reduce:
         if (reader.op.reduction != ReductionOp::add) return false;
         break;
+      case TensorOp::Kind::seldom:
+        return false;
       case TensorOp::Kind::store:
         if (size_in_bytes(plan.buffer(reader.op.write.buffer).type) > 2) return false;
         break;

@@ -274,7 +274,8 @@ class Outside {
       for (std::size_t j = k + 1; j < plan_.ops.size() && plan_.ops[j].op.write.buffer != buffer; ++j) {
         const auto& reads = plan_.ops[j].op.reads;
         if (std::none_of(reads.begin(), reads.end(), [&](const TileAccess& r) { return r.buffer == buffer; })) continue;
-        wanted = wanted || plan_.ops[j].kind != TensorOp::Kind::map;
+        // A seldom sum asks where its own points are.
+        wanted = wanted || (plan_.ops[j].kind != TensorOp::Kind::map && plan_.ops[j].kind != TensorOp::Kind::seldom);
         good = good && satisfied(j, buffer, value);
       }
       if (!wanted || !good) continue;

@@ -8,6 +8,7 @@
 #include "codegen/gpu/target/tensor_block.h"
 #include "codegen/tile/analysis/affine.h"
 #include "codegen/tile/analysis/op_shape.h"
+#include "codegen/tile/seldom_sum.h"
 
 #include <algorithm>
 #include <functional>
@@ -92,7 +93,7 @@ struct CopiedRows {
 
 /// One op of the work tile's body, with what it means for fragments.
 struct TensorOp {
-  enum class Kind : std::uint8_t { product, reduce, map, store } kind = Kind::map;
+  enum class Kind : std::uint8_t { product, reduce, map, store, seldom } kind = Kind::map;
   TileOp op;
   int row = -1, column = -1;  ///< dims; -1: none
   int pack = -1;              ///< dim of a row's place in its pack; -1: none
@@ -110,7 +111,8 @@ struct TensorOp {
   bool late = false;  ///< runs beside the next iteration
   std::map<int, int>
       read_rings;  ///< reads of an op that is no product, whose tiles come through circular buffers: read -> circular buffer
-  std::optional<ColumnTest> test;  ///< of a map: a tile with the usual outcome at all columns takes a branch without the test
+  std::optional<ColumnTest> test;   ///< of a map: a tile with the usual outcome at all columns takes a branch without the test
+  std::optional<SeldomSum> seldom;  ///< of an op of that kind: terms of memory alone, along the dim form.k
   // product
   ProductForm form;
   int a_ring = -1, b_ring = -1;  ///< operands in shared memory; a_ring < 0: a fragment

@@ -1,6 +1,7 @@
 // Which dims are rows and columns of fragments, and which arguments come through shared memory.
 #include "codegen/gpu/mma/plan/op_places.h"
 #include "codegen/gpu/mma/plan/plan_passes.h"
+#include "codegen/gpu/mma/plan/seldom_sums.h"
 #include "codegen/gpu/mma/plan/tensor_ranges.h"
 #include "codegen/tile/analysis/affine.h"
 #include "codegen/tile/analysis/conditions.h"
@@ -99,6 +100,9 @@ class TileFinder {
     if (const auto form = product_form(op, plan_.program->buffers, true)) {
       entry.kind = TensorOp::Kind::product;
       entry.form = *form;
+    } else if (auto sum = seldom_sum(op, plan_.program->buffers, entry.form.k)) {
+      entry.kind = TensorOp::Kind::seldom;
+      entry.seldom = std::move(sum);
     } else if (op.reduction) {
       if (op.contraction && op.contraction->scale != 1)
         refuse(op, fmt::format("multiplies by {} within its sum: multiply the sum by it instead", op.contraction->scale));
@@ -242,13 +246,14 @@ class TileFinder {
     }
     for (int d = 0; d < static_cast<int>(op.op.dims.size()); ++d) {
       const OpDim& dim = op.op.dims[static_cast<std::size_t>(d)];
-      if (single_valued(dim)) continue;
+      if (single_valued(dim) || d == op.form.k) continue;
       int& role = role_of(op, k, d);
       if (role >= 0) refuse(op.op, "has more dimensions than rows and columns");
       role = d;
     }
+    const bool seldom = op.kind == TensorOp::Kind::seldom;
     if (op.op.reduction && op.column < 0) refuse(op.op, "reduces its rows");
-    if (op.op.reduction && !op.op.dims[static_cast<std::size_t>(op.column)].reduced) refuse(op.op, "reduces its rows");
+    if (op.op.reduction && !seldom && !op.op.dims[static_cast<std::size_t>(op.column)].reduced) refuse(op.op, "reduces its rows");
     if (op.row >= 0) check_rows(op);
   }
 

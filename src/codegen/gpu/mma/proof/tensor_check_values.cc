@@ -48,7 +48,9 @@ class ValueChecker {
     const TensorOp& own = op(k);
     std::set<int> roles{own.row, own.column, own.pack};
     const bool product = own.kind == TensorOp::Kind::product;
-    if (product) roles.insert(own.form.k);
+    const bool seldom = own.kind == TensorOp::Kind::seldom;
+    if (product || seldom) roles.insert(own.form.k);
+    if (seldom) check_seldom(own);
     if (product && (own.row != own.form.row || own.column != own.form.column || own.pack != own.form.pack))
       proof_.fail("rows and columns of {} are not those of its product", own.op.name);
     for (int d = 0; d < static_cast<int>(own.op.dims.size()); ++d) {
@@ -57,6 +59,37 @@ class ValueChecker {
     }
     if (own.kind == TensorOp::Kind::store ? in_fragment(k) : !in_fragment(k))
       proof_.fail("{} does not write what its kind does", own.op.name);
+  }
+
+  /// A seldom sum is the op's value, and tells whether to add an element's terms from what all of these share. Only the condition is computed
+  /// outside of the op's points, and reads what the plan knows of.
+  void check_seldom(const TensorOp& own) {
+    const auto fail = [&](const char* what) { proof_.fail("{} {}", own.op.name, what); };
+    if (!own.seldom || own.form.k < 0 || own.row < 0 || own.column < 0 || own.form.k == own.row || own.form.k == own.column)
+      return fail("is a seldom sum without rows, columns and terms");
+    const ScalarExpr zero = ScalarExpr::constant(0);
+    const SeldomSum& sum = *own.seldom;
+    const ScalarExpr value =
+        ScalarExpr::make(ScalarOp::select, {sum.condition, sum.adds ? sum.term : zero, sum.adds ? zero : sum.term});
+    if (own.op.reduction != ReductionOp::add || own.op.initialize || !own.op.value.equals(value) || !own.read_rings.empty())
+      return fail("is another sum than its plan says");
+    const OpDim& k = own.op.dims[static_cast<std::size_t>(own.form.k)];
+    const auto follows = [&](const IntExpr& expr) { return expr.defined() && expr.uses(k.var); };
+    if (follows(own.op.guard)) fail("has a guard over its terms");
+    for (const OpDim& dim : own.op.dims) {
+      if (follows(dim.lower) || follows(dim.upper)) fail("has bounds over its terms");
+    }
+    sum.condition.visit([&](const ScalarExpr& node) {
+      if (node.op() == ScalarOp::index) fail("chooses by an index");
+      if (node.op() != ScalarOp::read) return;
+      const std::vector<IntExpr>& index = own.op.reads[static_cast<std::size_t>(node.ordinal())].index;
+      if (std::any_of(index.begin(), index.end(), follows)) fail("chooses by its terms");
+    });
+    sum.term.visit([&](const ScalarExpr& node) {
+      if (node.op() == ScalarOp::read &&
+          proof_.plan.fragments.contains(own.op.reads[static_cast<std::size_t>(node.ordinal())].buffer))
+        fail("adds up elements of a tile");
+    });
   }
 
   /// All accesses to a fragment have rows and columns at the same indices.
@@ -75,6 +108,7 @@ class ValueChecker {
       const bool columns = in_fragment(k) && proof_.plan.fragments.at(op(k).op.write.buffer).columns > 0;
       if (in_fragment(k) && op(k).kind == TensorOp::Kind::map && (op(k).column >= 0) != columns)
         proof_.fail("{} has columns, or {} has, but not both", op(k).op.name, written(k));
+      if (op(k).kind == TensorOp::Kind::seldom && !columns) proof_.fail("{} sums up into a row", op(k).op.name);
       if (in_fragment(k) && op(k).kind == TensorOp::Kind::reduce && columns) proof_.fail("{} sums up into a tile", op(k).op.name);
       if (op(k).kind == TensorOp::Kind::product && op(k).n != proof_.plan.fragments.at(op(k).op.write.buffer).columns)
         proof_.fail("{} has {} columns, and {} another number", op(k).op.name, op(k).n, written(k));
@@ -109,6 +143,7 @@ class ValueChecker {
     check_test(k);
     for (std::size_t r = 0; r < op(k).op.reads.size(); ++r) {
       const TileAccess& read = op(k).op.reads[r];
+      if (op(k).seldom && !op(k).seldom->condition.reads(static_cast<int>(r))) continue;  // at points alone
       const bool from_ring = op(k).kind == TensorOp::Kind::product || op(k).read_rings.contains(static_cast<int>(r));
       if (from_ring || proof_.plan.fragments.contains(read.buffer) || !follows_both(k, read)) continue;
       if (!at(k).points.is_subset(touched)) proof_.fail("{} leaves out elements of {}", op(k).op.name, name_of(read));

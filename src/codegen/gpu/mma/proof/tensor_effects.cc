@@ -37,9 +37,17 @@ Effect EffectReader::of(int k, const isl::set& live) {
       return map(k, live);
     case TensorOp::Kind::reduce:
       return reduce(k, live);
+    case TensorOp::Kind::seldom:
+      return seldom(k);
     default:
       return product(k, live);
   }
+}
+
+/// Terms are added up at the op's points, as its bounds and guard say, and nothing else changes.
+Effect EffectReader::seldom(int k) {
+  const OpPoints& own = at(k);
+  return {PointReader::elements(own.points, own.write), PointReader::elements(own.points.subtract(own.computed), own.write)};
 }
 
 /// What lies beyond the columns that the op goes through becomes 0.

@@ -28,6 +28,7 @@ class EffectReader {
   bool adds_nothing(int k, const isl::set& points, const isl::set& elements);
   Effect reduce(int k, const isl::set& live);
   Effect product(int k, const isl::set& live);
+  Effect seldom(int k);
 
   /// Values that op `k` computes at points, none of which it has.
   Possible value_at(int k, const isl::set& hidden);

@@ -150,10 +150,12 @@ isl::set within_bounds(const proof::IntSpace& space, const IntExpr& lower, const
   return space.at_least(at, lower).intersect(space.at_least(upper, at + IntExpr(1)));
 }
 
+bool has_terms(const TensorOp& op) { return op.kind == TensorOp::Kind::product || op.kind == TensorOp::Kind::seldom; }
+
 /// The op with dims of one value as these.
 IntExpr at_single_values(const TensorOp& op, const TileOp& body, IntExpr expr) {
   for (int d = 0; d < static_cast<int>(body.dims.size()); ++d) {
-    const bool has_role = d == op.row || d == op.column || d == op.pack || (op.kind == TensorOp::Kind::product && d == op.form.k);
+    const bool has_role = d == op.row || d == op.column || d == op.pack || (has_terms(op) && d == op.form.k);
     const OpDim& dim = body.dims[static_cast<std::size_t>(d)];
     if (!has_role && expr.defined()) expr = expr.substitute(dim.var, dim.lower);
   }
@@ -229,7 +231,7 @@ proof::IntSpace PointReader::space_of(int k, bool masks, const isl::set& context
   const std::string iteration = place.loop < 0 ? kNoIteration : place.var;
   if (masks) return {{iteration, kPack, kRow, product ? "#column of a product" : kColumn, product ? kColumn : kNoTerm}, context};
   return {{iteration, name(op.pack, kPack), name(op.row, kRow), name(op.column, kColumn),
-           product ? name(op.form.k, kNoTerm) : kNoTerm},
+           has_terms(op) ? name(op.form.k, kNoTerm) : kNoTerm},
           context};
 }
 
@@ -316,13 +318,15 @@ OpPoints PointReader::of(int k) const {
     const OpDim& of = body.dims[static_cast<std::size_t>(dim)];
     const IntExpr at = IntExpr::variable(of.var);
     dims = dims.intersect(within_bounds(space, at_single_values(op, body, of.lower), at, at_single_values(op, body, of.upper)));
-    computed = between(computed, coordinate, count);
+    // The code of a seldom sum runs over the terms that there are.
+    const bool as_it_is = coordinate == kTerm && !product;
+    computed = as_it_is ? computed.intersect(within_bounds(space, of.lower, at, of.upper)) : between(computed, coordinate, count);
   };
   axis(op.pack, kPlace, proof_.plan.pack);
   axis(op.row, kTileRow, proof_.plan.work_tile_packs());
   const auto columns = op.column < 0 ? 1 : end_bound(body.dims[static_cast<std::size_t>(op.column)]).value_or(0);
   axis(op.column, kTileColumn, product ? op.n : (columns + 7) / 8 * 8);
-  axis(product ? op.form.k : -1, kTerm, op.k);
+  axis(has_terms(op) ? op.form.k : -1, kTerm, op.k);
   result.dims = dims;
   result.computed = computed;
   const IntExpr guard = at_single_values(op, body, body.guard);

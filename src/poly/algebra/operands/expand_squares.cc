@@ -1,0 +1,303 @@
+// Rule "expand_squares": a sum of squared differences becomes a sum of products, where that is as good.
+//
+// Pattern    r_e = sum over k of (a - b)^2 in f32, a and b elements of one 16-bit type. Each follows k, and a dim of the result that the other
+//            does not.
+// Rewrite    A = sum a^2, B = sum b^2, P = sum a b, over k. With s = A + B and d = s - 2 P, c_e = d where d > s/16 + 2^-80, else -1.
+//            t_e starts from max(c_e, 0), and adds up c_e < 0 ? (a - b)^2 : 0; r_e is t_e. So what is decided is decided once, and t stays in the
+//            kernel that has P, whoever else reads r.
+// Conditions the sum starts from 0 into a temporary of f32; start and sum are alone in their loops, and nobody reads it before it is complete;
+//            every element has terms, those of its row of a and those of its row of b; nothing writes a's and b's tensors from the start of the sum on.
+// Proof      (a - b)^2 = a^2 + b^2 - 2 a b. For an s of infinity or NaN the comparison is false: where it holds, all a, b and their products
+//            are finite, d is the sum, and no other term is added. Where it fails, the start is 0 and the sum is the direct one.
+// Rounding   squares and products of 16-bit numbers are exact in f32, but for underflow. With n terms and u = 2^-24, A, B and P are off by
+//            (n - 1) u of sums of |terms|, which are at most s in all for A and B, and s for 2 P: d by (2 n + 2) u s at most, which is
+//            32 (n + 1) u d where d > s/16. What underflows is 2^-126 a term at most, where d > 2^-80: n 2^-46 of d.
+//            The direct sum is off by (n + 2) u d. So the result is worse by a factor of 32 at most, or 48 where tensor cores cut sums off.
+// Source     the expansion is folklore; N. Higham, Accuracy and Stability of Numerical Algorithms, chapter 1, on its cancellation.
+#include <isl/map.h>
+#include <isl/set.h>
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <set>
+#include <utility>
+
+#include "poly/algebra/operands/half_products.h"
+#include "poly/algebra/rules/rule_list.h"
+#include "poly/algebra/values/nest_edit.h"
+#include "poly/algebra/values/polynomial.h"
+#include "poly/nest/nest_sets.h"
+
+namespace nestor {
+namespace {
+
+constexpr const char* kName = "expand_squares";
+/// Of s, what d must exceed.
+constexpr double kShare = 0x1p-4;
+/// Where no term that underflows matters.
+constexpr double kLeast = 0x1p-80;
+
+/// The two reads whose difference is squared; nullopt: the value is something else.
+std::optional<std::pair<std::size_t, std::size_t>> squared_difference(const Statement& sum) {
+  const ScalarExpr& value = sum.value;
+  if (sum.reduction != ReductionOp::add || value.type() != ElementType::f32) return std::nullopt;
+  const bool product = value.op() == ScalarOp::mul && value.args()[0].equals(value.args()[1]);
+  const bool power = value.op() == ScalarOp::pow && value.args()[1].is_constant(2);
+  if (!product && !power) return std::nullopt;
+  const ScalarExpr& difference = value.args()[0];
+  if (difference.op() != ScalarOp::sub || difference.type() != ElementType::f32) return std::nullopt;
+  // The difference as a product has the same operands.
+  Statement multiplied = sum;
+  multiplied.value = ScalarExpr::make(ScalarOp::mul, difference.args());
+  const auto operands = half_products(multiplied);
+  const auto type = [&](const ScalarExpr& side) { return strip_exact_casts(side).type(); };
+  return operands && type(difference.args()[0]) == type(difference.args()[1]) ? operands : std::nullopt;
+}
+
+/// The set as if it said nothing of dims outside of `dims`.
+isl::set over(const isl::set& set, const std::set<int>& dims) {
+  isl_set* result = set.copy();
+  for (int d = 0; d < static_cast<int>(isl_set_dim(set.get(), isl_dim_set)); ++d) {
+    if (!dims.contains(d)) result = isl_set_eliminate(result, isl_dim_set, static_cast<unsigned>(d), 1);
+  }
+  return isl::manage(result);
+}
+
+/// Has each element of the result the terms that its row of the operand has elsewhere, so that one sum of squares serves all of the row?
+bool shares_terms(const Nest& nest, const Statement& sum, std::size_t operand, int reduced) {
+  std::set<int> elements, rows{reduced};
+  for (int d = 0; d < static_cast<int>(sum.dims.size()); ++d) {
+    if (d != reduced) elements.insert(d);
+    if (depends_on_dim(sum.reads[operand].relation, d)) rows.insert(d);
+  }
+  const isl::set domain = domain_in(nest, sum);
+  return over(domain, elements).intersect(over(domain, rows)).is_subset(domain);
+}
+
+/// Sets `why` where the rule does not apply.
+std::optional<std::pair<std::size_t, std::size_t>> operands_of(const Nest& nest, const Statement& sum, std::string& why) {
+  const auto operands = squared_difference(sum);
+  why = "it is no sum of squares of differences of two elements of one 16-bit type, in f32";
+  if (!operands) return std::nullopt;
+  const Tensor& tensor = nest.tensor(sum.write.tensor);
+  why = "it does not add up to a temporary of f32 from 0 on";
+  if (tensor.role != TensorRole::temporary || tensor.type != ElementType::f32 || !starts_from(nest, sum, 0)) return std::nullopt;
+  why = "it shares its loops or its result with other statements";
+  const std::vector<const Statement*> starts = initialisers_of(nest, sum), readers = readers_of(nest, tensor.name);
+  if (starts.size() != 1 || writers_of(nest, tensor.name).size() != 2 || !alone_in_group(nest, sum.name) ||
+      !alone_in_group(nest, starts.front()->name))
+    return std::nullopt;
+  why = "its result is read before it is complete, or elements have no terms";
+  const auto later = [&](const Statement* reader) { return reader->group > sum.group; };
+  if (!std::all_of(readers.begin(), readers.end(), later) || !always_has_points(nest, sum)) return std::nullopt;
+  why = "it has no rows and columns, with one dim of terms that both operands follow";
+  const auto [a, b] = *operands;
+  const std::vector<int> reduced = reduced_dims(sum);
+  const bool both = reduced.size() == 1 && depends_on_dim(sum.reads[a].relation, reduced.front()) &&
+                    depends_on_dim(sum.reads[b].relation, reduced.front());
+  if (!both || names_of_indices(sum, sum.write).empty() || !sum.indices.empty() || !follows_own_dim(sum, a, b) ||
+      !follows_own_dim(sum, b, a))
+    return std::nullopt;
+  why = "elements of one row have other terms each";
+  if (!shares_terms(nest, sum, a, reduced.front()) || !shares_terms(nest, sum, b, reduced.front())) return std::nullopt;
+  why = "its operands are written when the sum has begun";
+  for (const std::size_t operand : {a, b}) {
+    for (const Statement* writer : writers_of(nest, sum.reads[operand].tensor)) {
+      if (writer->group >= starts.front()->group) return std::nullopt;
+    }
+  }
+  return operands;
+}
+
+isl::map along_dims(const isl::map& relation, const Statement& sum, const std::set<int>& dims, const std::string& name) {
+  isl_map* map = relation.intersect_domain(sum.domain).release();
+  for (int d = static_cast<int>(sum.dims.size()); d-- > 0;) {
+    if (!dims.contains(d)) map = isl_map_project_out(map, isl_dim_in, static_cast<unsigned>(d), 1);
+  }
+  return isl::manage(isl_map_set_tuple_name(map, isl_dim_in, name.c_str()));
+}
+
+/// The sum's statement over some of its dims alone, without accesses.
+Statement over_dims(const Nest& nest, const Statement& sum, const std::set<int>& dims, const std::string& name) {
+  Statement result;
+  result.name = name;
+  isl_set* domain = domain_in(nest, sum).release();
+  for (int d = static_cast<int>(sum.dims.size()); d-- > 0;) {
+    if (!dims.contains(d)) domain = isl_set_project_out(domain, isl_dim_set, static_cast<unsigned>(d), 1);
+  }
+  domain = isl_set_coalesce(isl_set_gist_params(domain, full_context(nest).release()));
+  domain = isl_set_set_tuple_name(domain, name.c_str());
+  unsigned at = 0;
+  for (const int d : dims) {
+    result.dims.push_back(sum.dims[static_cast<std::size_t>(d)]);
+    domain = isl_set_set_dim_name(domain, isl_dim_set, at++, result.dims.back().c_str());
+  }
+  result.domain = isl::manage(domain);
+  return result;
+}
+
+class Expansion {
+ public:
+  Expansion(const Nest& nest, const Statement& sum, std::pair<std::size_t, std::size_t> operands)
+      : result_(nest), sum_(sum), start_(*initialisers_of(nest, sum).front()), operands_(operands) {
+    const Tensor& whole = nest.tensor(sum.write.tensor);
+    reduced_ = reduced_dims(sum).front();
+    const std::vector<std::string> names = names_of_indices(sum, sum.write);
+    for (std::size_t k = 0; k < names.size(); ++k) {
+      const auto at = std::find(sum.dims.begin(), sum.dims.end(), names[k]) - sum.dims.begin();
+      extents_.emplace(static_cast<int>(at), whole.shape[k]);
+    }
+  }
+
+  Nest expand() {
+    std::set<int> dims;
+    for (const auto& [d, extent] : extents_) dims.insert(d);
+    const isl::map left = squares(operands_.first, "_left"), right = squares(operands_.second, "_right"), dot = product(dims);
+    const isl::map choice = choose(dims, {left, right, dot});
+    Statement sum = sum_, start = start_;
+    const auto chosen = [&](Statement& statement, const isl::map& access) {
+      return ScalarExpr::read(add_read(statement, {tuple_of(access), access}), ElementType::f32);
+    };
+    const ScalarExpr zero = ScalarExpr::constant(0), none = ScalarExpr::make(ScalarOp::lt, {chosen(sum, choice), zero});
+    sum.value = ScalarExpr::make(ScalarOp::select, {none, sum.value, zero});
+    const isl::map to_sum =
+        start.write.relation.apply_range(sum.write.relation.intersect_domain(domain_in(result_, sum)).reverse());
+    const isl::map seen = to_sum.apply_range(choice).coalesce();
+    const ScalarExpr in_start = chosen(start, isl::manage(isl_map_gist_domain(seen.copy(), domain_in(result_, start).release())));
+    start.value = ScalarExpr::make(ScalarOp::max, {in_start, zero});
+    Tensor kept = result_.tensor(sum.write.tensor);
+    kept.name = fresh_name(result_, kept.name + "_kept");
+    result_.tensors.push_back(kept);
+    Statement copy = over_dims(result_, sum_, dims, fresh_name(result_, kept.name + "_copied"));
+    copy.write = {sum.write.tensor, seen_from(copy, dims, sum.write.relation)};
+    copy.reads = {{kept.name, copy.write.relation.set_range_tuple(kept.name)}};
+    copy.value = ScalarExpr::read(0, ElementType::f32);
+    insert_statement(result_, group_end(result_, sum.name), copy);
+    for (Statement* statement : {&start, &sum}) {
+      statement->write = {kept.name, statement->write.relation.set_range_tuple(kept.name)};
+      statement->group = result_.statement(statement->name).group;
+      replace_statement(result_, *statement);
+    }
+    return std::move(result_);
+  }
+
+ private:
+  static std::string tuple_of(const isl::map& access) { return isl_map_get_tuple_name(access.get(), isl_dim_out); }
+
+  /// The sum's access as a statement over some of the sum's dims has it.
+  isl::map seen_from(const Statement& statement, const std::set<int>& dims, const isl::map& access) const {
+    const isl::map map = along_dims(access, sum_, dims, statement.name);
+    return isl::manage(isl_map_gist_domain(map.copy(), domain_in(result_, statement).release()));
+  }
+
+  void insert(const Statement& statement) { insert_statement(result_, position_of(result_, start_.name), statement); }
+
+  /// A temporary for sums over the reduced dim at these other dims. { Sum -> Tensor } of the sum's own element.
+  isl::map add_tensor(const std::set<int>& dims, const std::string& suffix) {
+    Tensor tensor = result_.tensor(sum_.write.tensor);
+    tensor.name = fresh_name(result_, tensor.name + suffix);
+    tensor.shape.clear();
+    isl_map* access = isl_set_identity(sum_.domain.copy());
+    for (int d = static_cast<int>(sum_.dims.size()); d-- > 0;) {
+      if (!dims.contains(d)) access = isl_map_project_out(access, isl_dim_out, static_cast<unsigned>(d), 1);
+    }
+    access = isl_map_gist_domain(access, sum_.domain.copy());
+    for (const int d : dims) tensor.shape.push_back(extents_.at(d));
+    result_.tensors.push_back(tensor);
+    return isl::manage(isl_map_set_tuple_name(access, isl_dim_out, tensor.name.c_str()));
+  }
+
+  /// Start and sum of what is read, at the dims of `to`.
+  void add_sum(const std::set<int>& dims, const isl::map& to, const std::vector<std::size_t>& reads, const ScalarExpr& value) {
+    const std::string tensor = tuple_of(to);
+    std::set<int> all = dims;
+    all.insert(reduced_);
+    Statement start = over_dims(result_, sum_, dims, fresh_name(result_, tensor + "_init"));
+    start.write = {tensor, seen_from(start, dims, to)};
+    start.value = ScalarExpr::constant(0);
+    insert(start);
+    Statement sum = over_dims(result_, sum_, all, fresh_name(result_, tensor + "_sum"));
+    sum.write = {tensor, seen_from(sum, all, to)};
+    for (const std::size_t read : reads)
+      sum.reads.push_back({sum_.reads[read].tensor, seen_from(sum, all, sum_.reads[read].relation)});
+    sum.value = value;
+    sum.reduction = ReductionOp::add;
+    insert(sum);
+  }
+
+  ScalarExpr wide(int read, std::size_t operand) const {
+    return ScalarExpr::cast(ElementType::f32, ScalarExpr::read(read, result_.tensor(sum_.reads[operand].tensor).type));
+  }
+
+  isl::map squares(std::size_t operand, const std::string& suffix) {
+    std::set<int> dims;
+    for (const auto& [d, extent] : extents_) {
+      if (depends_on_dim(sum_.reads[operand].relation, d)) dims.insert(d);
+    }
+    const isl::map to = add_tensor(dims, suffix);
+    add_sum(dims, to, {operand}, ScalarExpr::make(ScalarOp::mul, {wide(0, operand), wide(0, operand)}));
+    return to;
+  }
+
+  isl::map product(const std::set<int>& dims) {
+    const isl::map to = add_tensor(dims, "_product");
+    add_sum(dims, to, {operands_.first, operands_.second},
+            ScalarExpr::make(ScalarOp::mul, {wide(0, operands_.first), wide(1, operands_.second)}));
+    return to;
+  }
+
+  /// The expansion's value where it is as good, else -1.
+  isl::map choose(const std::set<int>& dims, const std::vector<isl::map>& sums) {
+    const isl::map to = add_tensor(dims, "_choice");
+    Statement choice = over_dims(result_, sum_, dims, fresh_name(result_, tuple_of(to) + "_made"));
+    choice.write = {tuple_of(to), seen_from(choice, dims, to)};
+    std::vector<ScalarExpr> reads;
+    for (const isl::map& sum : sums)
+      reads.push_back(ScalarExpr::read(add_read(choice, {tuple_of(sum), seen_from(choice, dims, sum)}), ElementType::f32));
+    const auto make = [](ScalarOp op, const ScalarExpr& x, const ScalarExpr& y) { return ScalarExpr::make(op, {x, y}); };
+    const auto number = [](double value) { return ScalarExpr::constant(value); };
+    const ScalarExpr squares = make(ScalarOp::add, reads[0], reads[1]);
+    const ScalarExpr value = make(ScalarOp::sub, squares, make(ScalarOp::mul, number(2), reads[2]));
+    const ScalarExpr least = make(ScalarOp::add, make(ScalarOp::mul, number(kShare), squares), number(kLeast));
+    choice.value = ScalarExpr::make(ScalarOp::select, {make(ScalarOp::lt, least, value), value, number(-1)});
+    insert(choice);
+    return to;
+  }
+
+  Nest result_;
+  const Statement sum_, start_;
+  const std::pair<std::size_t, std::size_t> operands_;
+  int reduced_ = -1;
+  std::map<int, isl::pw_aff> extents_;  ///< of the sum's dims that index its result
+};
+
+std::vector<RuleMatch> find(const Nest& nest) {
+  std::string why;
+  return matching_statements(nest, kName, [&](const Statement& statement) {
+    return operands_of(nest, statement, why) ? statement.name + " is a sum of products, where that is as good" : "";
+  });
+}
+
+RuleResult apply(const Nest& nest, const std::vector<std::string>& target) {
+  const std::string name = statement_argument(nest, kName, target, 1);
+  std::string why;
+  const auto operands = operands_of(nest, nest.statement(name), why);
+  if (!operands) refuse_rule(kName, name, why);
+  return {Expansion(nest, nest.statement(name), *operands).expand(), {}, false};
+}
+
+}  // namespace
+
+const Rule& expand_squares_rule() {
+  static const Rule rule{
+      kName,
+      "a sum of squared differences becomes a sum of products, where that cancels little (argument: statement)",
+      "(a - b)^2 = a^2 + b^2 - 2 a b, where the sum of squares is finite; else the direct sum is taken",
+      "48 times that of the direct sum at most",
+      find,
+      apply};
+  return rule;
+}
+
+}  // namespace nestor
