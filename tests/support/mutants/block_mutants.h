@@ -176,6 +176,8 @@ class BlockMutator {
       change("backward or not", [](auto& o) { o.prefix->backward = !o.prefix->backward; });
       change("exclusive or not", [](auto& o) { o.prefix->exclusive = !o.prefix->exclusive; });
       for (const int by : {-1, 1}) change("another end of sums", [&](auto& o) { o.prefix->kept += by; });
+      for (const int by : {-1, 1}) change("another shift", [&](auto& o) { o.prefix->shift += by; });
+      change("widened or not", [](auto& o) { o.prefix->widened = !o.prefix->widened; });
       change("other terms", [](auto& o) { o.prefix->summed.upper = o.prefix->summed.upper - IntExpr(1); });
     }
     if (op.joins >= 0) change("a pass of its own", [](auto& o) { o.joins = -1; });

@@ -230,6 +230,20 @@ inline std::vector<SimtCase> simt_cases() {
       list.add("prefix_others_unknown", prefix_program({.backward = backward, .combine = combine}), {{"rows", 2}, {"cols", 140}},
                {.tolerance = 1e-4}, 64);
     }
+    for (const std::int64_t shift : {1, 3}) {
+      for (const std::int64_t cols : {3, 9, 300}) {
+        list.add("prefix_shifted", prefix_program({.columns = cols, .backward = backward, .kept = true, .adds = true, .shift = shift}),
+                 {{"rows", 3}}, {.tolerance = 1e-4}, 64);
+        list.add("prefix_shifted_down",
+                 prefix_program({.rows_tile = 4, .backward = backward, .adds = true, .down = true, .shift = shift}),
+                 {{"rows", 9}, {"cols", cols}}, {.tolerance = 1e-4}, 32);
+        list.add("prefix_shifted_unknown", prefix_program({.backward = backward, .adds = true, .shift = shift}),
+                 {{"rows", 3}, {"cols", cols}}, {.tolerance = 1e-4}, 64);
+      }
+      list.add("prefix_shifted_rows",
+               prefix_program({.rows_tile = 4, .columns = 128, .backward = backward, .kept = true, .adds = true, .shift = shift}),
+               {{"rows", 10}}, {.tolerance = 1e-4}, 128);
+    }
     list.add("prefix_infinite", prefix_program({.columns = 300, .backward = backward, .kept = true, .infinite = true}),
              {{"rows", 5}}, {.tolerance = 1e-4}, 64);
     list.add("prefix_added", prefix_program({.rows_tile = 2, .backward = backward, .adds = true}), {{"rows", 5}, {"cols", 99}},

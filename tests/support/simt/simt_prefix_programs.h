@@ -15,6 +15,7 @@ struct PrefixForm {
   bool adds = false;      ///< to what the result has
   bool down = false;      ///< sums run down columns: places are the first index, rows the last one
   bool infinite = false;  ///< some terms are infinite
+  std::int64_t shift = 0;  ///< sums are over k <= s - shift, or k >= s + shift, and start where there is a term
 };
 
 /// out[r, s] = sum of f(x[r, k]) over k <= s, or another order.
@@ -43,8 +44,10 @@ inline TileProgram prefix_program(const PrefixForm& form) {
     start.value = ScalarExpr::constant(0.5);
     ops.push_back(leaf(start));
   }
-  std::vector<OpDim> terms = points;
-  terms.push_back(reduced_dim("k", 0, cols));
+  const IntExpr shift(form.shift), none(0);
+  const OpDim ends = parallel_dim("s", form.backward ? none : shift, form.backward ? cols - shift : cols);
+  std::vector<OpDim> terms = form.down ? std::vector<OpDim>{ends, row} : std::vector<OpDim>{row, ends};
+  terms.push_back(reduced_dim("k", form.backward ? shift : none, form.backward ? cols : cols - shift));
   TileOp op = make_op(OpKind::reduce, "sums", terms, at(sums, s), {at(x, k)});
   op.value = times(m.read(op, 0), ScalarExpr::constant(form.combine == ReductionOp::mul ? 1.1 : 0.5));
   if (form.infinite) {
@@ -54,7 +57,7 @@ inline TileProgram prefix_program(const PrefixForm& form) {
   }
   op.reduction = form.combine;
   op.initialize = !form.adds;
-  const IntExpr distance = form.backward ? k - s : s - k;
+  const IntExpr distance = (form.backward ? k - s : s - k) - shift;
   op.guard = form.exclusive ? IntExpr::make(IntOp::gt, {distance, IntExpr(0)}) : IntExpr::make(IntOp::ge, {distance, IntExpr(0)});
   ops.push_back(leaf(op));
   if (form.kept) {

@@ -454,6 +454,8 @@ std::vector<SimtCase> mutated_cases() {
                                                          {"prefix_rows", {{"rows", 9}}},
                                                          {"prefix_rows_across_warps", {{"rows", 4}}},
                                                          {"prefix_down", {{"rows", 21}, {"cols", 9}}},
+                                                         {"prefix_shifted", {}},
+                                                         {"prefix_shifted_rows", {{"rows", 5}}},
                                                          {"integers", {}}};
   std::vector<SimtCase> chosen;
   for (const auto& [kind, sizes] : kinds) {

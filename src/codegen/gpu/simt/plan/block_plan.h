@@ -94,12 +94,16 @@ struct FusedReduction {
 
 inline constexpr const char* kWarpLead = "$warp_lead";
 
-/// out[s] = sum over k <= s of f(k): all the sums from one pass over the terms. The plan's op has no dim k, and reads at s what f reads at k.
+/// out[s] = sum over k <= s - shift of f(k): all the sums from one pass over the terms. The plan's op has no dim k, and reads at s what f
+/// reads at s - shift.
 struct PrefixPlan {
   OpDim summed;            ///< k, as the body has it
   int kept = -1;           ///< s, a dim of the plan's op
-  bool backward = false;   ///< k >= s
-  bool exclusive = false;  ///< k < s, or k > s
+  bool backward = false;   ///< k >= s + shift, and f at s + shift
+  bool exclusive = false;  ///< k < s, or k > s, while f is read at s
+  std::int64_t shift = 0;
+  /// The op has one more place at the start of the sums, which has no term and keeps what it has.
+  bool widened = false;
 };
 
 

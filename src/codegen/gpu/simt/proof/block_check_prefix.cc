@@ -11,17 +11,16 @@ bool uses(const TileAccess& access, const std::string& var) {
   return std::any_of(access.index.begin(), access.index.end(), [&](const IntExpr& index) { return index.uses(var); });
 }
 
-/// The last term of sums without their own is read, too, and needed by none: it lies inside of the buffers.
-bool has_last_term(const BlockProof& proof, const TileOp& body, const OpDim& summed) {
-  for (const TileAccess& read : body.reads) {
-    const Buffer& buffer = proof.plan.buffer(read.buffer);
-    for (std::size_t p = 0; p < read.index.size(); ++p) {
-      if (!read.index[p].uses(summed.var)) continue;
-      Affine behind = affine_of(read.index[p]);
-      if (behind.terms[summed.var] != 1) return false;
-      behind = affine_of(buffer.extents[p]) - affine_of(read.index[p].substitute(summed.var, summed.upper - IntExpr(1)));
-      if (!behind.is_constant() || behind.constant < 1) return false;
-    }
+/// What no point of the body touches lies inside of the buffer all the same, wherever `var` is at one of the places.
+bool lies_inside(const BlockProof& proof, const TileAccess& access, const std::string& var, const OpDim& places) {
+  const Buffer& buffer = proof.plan.buffer(access.buffer);
+  for (std::size_t p = 0; p < access.index.size(); ++p) {
+    if (!access.index[p].uses(var)) continue;
+    const Affine along = affine_of(access.index[p] - IntExpr::variable(var));
+    const Affine first = affine_of(access.index[p].substitute(var, places.lower)),
+                 behind = affine_of(buffer.extents[p]) - affine_of(access.index[p].substitute(var, places.upper - IntExpr(1)));
+    if (!along.is_constant() || !first.is_constant() || !behind.is_constant()) return false;
+    if (first.constant < 0 || behind.constant < 1) return false;
   }
   return true;
 }
@@ -55,28 +54,42 @@ std::string prefix_difference(const BlockProof& proof, const TileOp& body, const
   const OpDim summed = *found;
   terms.dims.erase(found);
   if (prefix.kept < 0 || prefix.kept >= static_cast<int>(terms.dims.size())) return "its sums end nowhere";
-  const OpDim& kept = terms.dims[static_cast<std::size_t>(prefix.kept)];
+  OpDim& kept = terms.dims[static_cast<std::size_t>(prefix.kept)];
   for (const OpDim& dim : body.dims) {
     for (const OpDim& other : body.dims) {
       if (dim.lower.uses(other.var) || dim.upper.uses(other.var)) return "bounds of its dims hang on each other";
     }
   }
-  if (kept.reduced || !same_expr(kept.lower, summed.lower) || !same_expr(kept.upper, summed.upper))
+  if (kept.reduced || (prefix.exclusive && prefix.shift != 0) || (prefix.widened && !prefix.exclusive))
+    return fmt::format("{} is no end of sums", kept.var);
+  // How far places lie from the terms that they are the last to have.
+  const std::int64_t apart = prefix.widened ? 1 : prefix.shift;
+  const IntExpr forth(prefix.backward ? -apart : apart);
+  if (!same_expr(kept.lower, summed.lower + forth) || !same_expr(kept.upper, summed.upper + forth))
     return fmt::format("{} has other places than the terms", kept.var);
+  if (prefix.widened) {
+    if (prefix.backward) kept.upper = kept.upper + IntExpr(1);
+    if (!prefix.backward) kept.lower = kept.lower - IntExpr(1);
+    if (kept.max_extent) ++*kept.max_extent;
+    if (body.initialize || proof.plan.buffer(body.write.buffer).memory != Memory::scratch ||
+        !lies_inside(proof, body.write, kept.var, kept))
+      return fmt::format("{} has a place that is not its own", kept.var);
+  }
   const IntExpr s = IntExpr::variable(kept.var), k = IntExpr::variable(summed.var);
-  const IntExpr wanted = (prefix.backward ? k - s : s - k) - IntExpr(prefix.exclusive ? 1 : 0);
+  const IntExpr wanted = (prefix.backward ? k - s : s - k) - IntExpr(prefix.exclusive ? 1 : prefix.shift);
+  const IntExpr place = s + IntExpr(prefix.backward ? prefix.shift : -prefix.shift);
   const bool compares = body.guard.defined() && (body.guard.op() == IntOp::ge || body.guard.op() == IntOp::gt);
   if (!compares || !same_expr(comparison_distance(body.guard), wanted)) return "its sums have other terms";
   if (uses(body.write, summed.var)) return fmt::format("its result hangs on {}", summed.var);
   for (TileAccess& read : terms.reads) {
     if (uses(read, kept.var) || read.buffer == body.write.buffer) return fmt::format("its terms hang on {}", kept.var);
-    for (IntExpr& index : read.index) index = index.substitute(summed.var, s);
+    if (prefix.exclusive && !lies_inside(proof, read, summed.var, kept)) return "a term that no sum has may not be there";
+    for (IntExpr& index : read.index) index = index.substitute(summed.var, place);
   }
   for (IntExpr& index : terms.indices) {
     if (index.uses(kept.var)) return fmt::format("its terms hang on {}", kept.var);
-    index = index.substitute(summed.var, s);
+    index = index.substitute(summed.var, place);
   }
-  if (prefix.exclusive && !has_last_term(proof, body, summed)) return "a term that no sum has may not be there";
   return "";
 }
 

@@ -79,7 +79,8 @@ class TreeProver {
     if (std::string why = prefix_difference(proof_, *path.op, prefix, terms); !why.empty()) return why;
     prefix_terms_.push_back(std::move(terms));
     path.op = &prefix_terms_.back();
-    std::erase_if(path.loops, [&](const PathLoop& loop) { return loop.node == nullptr && loop.var == prefix.summed.var; });
+    std::erase_if(path.loops, [](const PathLoop& loop) { return loop.node == nullptr; });
+    for (const OpDim& dim : path.op->dims) path.loops.push_back({dim.var, dim.lower, dim.upper, 1, nullptr, dim.reduced, false});
     return "";
   }
 
