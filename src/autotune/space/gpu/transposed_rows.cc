@@ -243,6 +243,22 @@ NamedValues values_of_prefixes(const NestStructure& structure, const FusionGroup
   return values;
 }
 
+NamedValues values_of_recurrence(const NestStructure& structure, const FusionGroup& group, const GroupForm& form,
+                                 std::int64_t threads) {
+  NamedValues values{{"threads", threads}, {"cluster", 1}, {"reduction_axis", -1}};
+  const std::vector<int> outside = wavefront_order(group, form);
+  std::int64_t left = form.skews.empty() ? threads : 1;
+  for (std::size_t k = outside.size(); k-- > 0;) {
+    const Axis& cut = structure.axes[static_cast<std::size_t>(outside[k])];
+    const bool whole = k > 0 && cut.extent <= left;
+    std::int64_t tile = std::max<std::int64_t>(left, 1);
+    while (tile > 1 && tile >= cut.extent) tile /= 2;  // a whole axis may be longer in another launch
+    values["tile." + cut.name] = whole ? 0 : tile;
+    left = ceil_div(left, whole ? std::max<std::int64_t>(cut.extent, 1) : tile);
+  }
+  return values;
+}
+
 NamedValues values_of_short_sums(const NestStructure& structure, const FusionGroup& group, int axis, std::int64_t rows) {
   constexpr std::int64_t kColumns = 128, kThreads = 128;
   NamedValues values{{"threads", kThreads}, {"cluster", 1}, {"reduction_axis", -1}};

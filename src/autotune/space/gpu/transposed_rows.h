@@ -53,6 +53,9 @@ NamedValues values_of_column_sums(const NestStructure& structure, const FusionGr
 NamedValues values_of_short_sums(const NestStructure& structure, const FusionGroup& group, int axis, std::int64_t rows);
 /// The same for running sums along the axis, of which a block has whole rows, with so many threads.
 NamedValues values_of_prefixes(const NestStructure& structure, const FusionGroup& group, int axis, std::int64_t threads);
+/// The same for a recurrence in the form, of which a block has an element for each of so many threads.
+NamedValues values_of_recurrence(const NestStructure& structure, const FusionGroup& group, const GroupForm& form,
+                                 std::int64_t threads);
 /// The same for parts of sums over short runs: a block takes all of those that lie next to each other.
 NamedValues values_of_short_runs(const NestStructure& structure, const FusionGroup& group, const std::string& beside);
 /// The same where each point of the axis repeats reads: a block takes some of them.
