@@ -421,7 +421,6 @@ void add_recurrences(const GpuPointSource& source, const RuleChoice& choice, std
   const RuleVariant& variant = source.variants.at(choice);
   const Nest& nest = source.variants.nest(variant);
   if (std::any_of(nest.statements.begin(), nest.statements.end(), multiplies_matrices)) return;
-  std::set<NamedValues> known;
   for (const Fusion fusion : {Fusion::maximal, Fusion::careful, Fusion::none}) {
     const auto inside = [](const GroupForm& form) { return form.kind == GroupForm::Kind::inside; };
     const FusionGroup* group = heaviest_of(source.variants, variant, fusion, [&](const FusionGroup& each) {
@@ -432,7 +431,7 @@ void add_recurrences(const GpuPointSource& source, const RuleChoice& choice, std
       for (const std::int64_t threads : {128, 32, 256}) {
         NamedValues values = values_of_recurrence(variant.structure, *group, group->forms[form], threads);
         values["form"] = static_cast<std::int64_t>(form);
-        if (known.insert(values).second) points.push_back(completed(source, choice, fusion, std::move(values)));
+        points.push_back(completed(source, choice, fusion, std::move(values)));
       }
     }
   }
