@@ -24,6 +24,8 @@ GroupPlan plan_for(RuleVariants& variants, const RuleVariant& variant, const Fus
   }
   const auto form = static_cast<std::size_t>(value_or(values, "form", 0));
   plan.form = form < group.forms.size() ? group.forms[form] : group.forms.front();
+  // Beside a group with such a form, others have theirs by other numbers.
+  if (form >= group.forms.size() && group.forms.back().kind == GroupForm::Kind::inside) plan.form = group.forms.back();
   // A grid is one row of blocks, whatever loops it stands for.
   plan.parallel = limits.gpu           ? static_cast<int>(group.axes.size())
                   : limits.threads > 1 ? static_cast<int>(value_or(values, "parallel", 1))
@@ -38,6 +40,7 @@ GroupPlan plan_for(RuleVariants& variants, const RuleVariant& variant, const Fus
     if (tile == 0 && combines) tile = axis == axes.back() ? kCombinedColumns : 1;
     // Loops that carry dependences stay whole and outside unless a skew made tiles of them legal.
     if (plan.form.kind == GroupForm::Kind::wavefront || (natural && serial && !group.tilable)) tile = 1;
+    if (plan.form.kind == GroupForm::Kind::inside && tile == 0 && axis == axes.front() && limits.gpu) tile = 1;
     if (plan.form.kind == GroupForm::Kind::time_tile && tile < 2)
       tile = std::min<std::int64_t>(16, variant.structure.axes[axis].extent);
     if (tile == 0) continue;

@@ -171,6 +171,15 @@ class BlockMutator {
       change("a wider window", [&](auto& o) { o.window.insert(o.window.begin(), static_cast<int>(d)); });
     }
     if (!op.window.empty()) change("no window", [](auto& o) { o.window.clear(); });
+    if (op.prefix) {
+      change("no prefix", [](auto& o) { o.prefix.reset(); });
+      change("backward or not", [](auto& o) { o.prefix->backward = !o.prefix->backward; });
+      change("exclusive or not", [](auto& o) { o.prefix->exclusive = !o.prefix->exclusive; });
+      for (const int by : {-1, 1}) change("another end of sums", [&](auto& o) { o.prefix->kept += by; });
+      for (const int by : {-1, 1}) change("another shift", [&](auto& o) { o.prefix->shift += by; });
+      change("widened or not", [](auto& o) { o.prefix->widened = !o.prefix->widened; });
+      change("other terms", [](auto& o) { o.prefix->summed.upper = o.prefix->summed.upper - IntExpr(1); });
+    }
     if (op.joins >= 0) change("a pass of its own", [](auto& o) { o.joins = -1; });
     if (op.warp_lead >= 0) change("no warp's lead", [](auto& o) { o.warp_lead = -1; });
     if (op.ahead > 0) {

@@ -5,6 +5,7 @@
 #include "support/simt/simt_check.h"
 #include "support/simt/simt_pair_programs.h"
 #include "support/simt/simt_part_programs.h"
+#include "support/simt/simt_prefix_programs.h"
 #include "support/simt/simt_programs.h"
 #include "support/simt/simt_window_programs.h"
 
@@ -198,6 +199,60 @@ inline std::vector<SimtCase> simt_cases() {
   list.add("time_steps", relaxation_program(), {{"steps", 3}, {"n", 50}});
   list.add("wavefronts", wavefront_program(), {{"n", 20}});
   list.add("running_sums", running_sum_program(), {{"rows", 70}, {"cols", 33}});
+  // Sums of all that stands before or behind: of one warp and of several, at once and pass by pass, of no, one and ragged columns.
+  for (const bool backward : {false, true}) {
+    for (const bool exclusive : {false, true}) {
+      PrefixForm form{.backward = backward, .exclusive = exclusive};
+      for (const std::int64_t cols : {0, 1, 2, 31, 37, 256, 1000})
+        list.add("prefix_unknown", prefix_program(form), {{"rows", 2}, {"cols", cols}}, {.tolerance = 1e-4}, 64);
+      form.kept = true;
+      for (const std::int64_t cols : {1, 3, 20, 256, 700, 1024}) {
+        form.columns = cols;
+        list.add("prefix_kept", prefix_program(form), {{"rows", 3}}, {.tolerance = 1e-4}, cols == 256 ? 32 : 128);
+      }
+      form.columns = 24;
+      form.rows_tile = 8;
+      list.add("prefix_rows", prefix_program(form), {{"rows", 19}}, {.tolerance = 1e-4}, 64);
+      form.columns = 520;
+      form.rows_tile = 3;
+      list.add("prefix_rows_across_warps", prefix_program(form), {{"rows", 5}}, {.tolerance = 1e-4}, 128);
+      PrefixForm down{.rows_tile = 16, .backward = backward, .exclusive = exclusive, .down = true};
+      for (const std::int64_t cols : {0, 1, 7, 8, 21})
+        list.add("prefix_down", prefix_program(down), {{"rows", 37}, {"cols", cols}}, {.tolerance = 1e-4}, 32);
+      down.kept = true;
+      down.columns = 19;
+      down.type = f16;
+      list.add("prefix_down_kept", prefix_program(down), {{"rows", 37}}, half, 32);
+    }
+    for (const ReductionOp combine : {ReductionOp::max, ReductionOp::min, ReductionOp::mul}) {
+      PrefixForm form{.columns = 150, .backward = backward, .combine = combine, .kept = true, .adds = combine != ReductionOp::mul};
+      list.add("prefix_others", prefix_program(form), {{"rows", 3}}, {.tolerance = 1e-4}, 64);
+      list.add("prefix_others_unknown", prefix_program({.backward = backward, .combine = combine}), {{"rows", 2}, {"cols", 140}},
+               {.tolerance = 1e-4}, 64);
+    }
+    for (const std::int64_t shift : {1, 3}) {
+      for (const std::int64_t cols : {3, 9, 300}) {
+        list.add("prefix_shifted", prefix_program({.columns = cols, .backward = backward, .kept = true, .adds = true, .shift = shift}),
+                 {{"rows", 3}}, {.tolerance = 1e-4}, 64);
+        list.add("prefix_shifted_down",
+                 prefix_program({.rows_tile = 4, .backward = backward, .adds = true, .down = true, .shift = shift}),
+                 {{"rows", 9}, {"cols", cols}}, {.tolerance = 1e-4}, 32);
+        list.add("prefix_shifted_unknown", prefix_program({.backward = backward, .adds = true, .shift = shift}),
+                 {{"rows", 3}, {"cols", cols}}, {.tolerance = 1e-4}, 64);
+      }
+      list.add("prefix_shifted_rows",
+               prefix_program({.rows_tile = 4, .columns = 128, .backward = backward, .kept = true, .adds = true, .shift = shift}),
+               {{"rows", 10}}, {.tolerance = 1e-4}, 128);
+    }
+    list.add("prefix_infinite", prefix_program({.columns = 300, .backward = backward, .kept = true, .infinite = true}),
+             {{"rows", 5}}, {.tolerance = 1e-4}, 64);
+    list.add("prefix_added", prefix_program({.rows_tile = 2, .backward = backward, .adds = true}), {{"rows", 5}, {"cols", 99}},
+             {.tolerance = 1e-4}, 64);
+    list.add("prefix_bf16", prefix_program({.type = bf16, .columns = 512, .backward = backward, .kept = true}), {{"rows", 3}},
+             bfloat, 32);
+    list.add("prefix_misaligned", prefix_program({.columns = 512, .backward = backward, .kept = true}), {{"rows", 3}},
+             {.misalignment = 1, .tolerance = 1e-4}, 64);
+  }
   list.add("block_steps", block_steps_program(), {{"rows", 3}, {"steps", 5}});
   list.add("transpose", transpose_program(f32), {{"rows", 50}, {"cols", 70}});
   list.add("transpose_f16", transpose_program(f16), {{"rows", 64}, {"cols", 64}});

@@ -14,6 +14,7 @@
 #include "support/nests/algebra_nests.h"
 #include "support/nests/sample_nests.h"
 #include "support/simt/simt_image.h"
+#include "unit/autotune/searched_problem.h"
 
 #include <gtest/gtest.h>
 
@@ -22,33 +23,7 @@
 namespace nestor {
 namespace {
 
-constexpr int kUnits = 4;
-
-struct SearchedProblem {
-  SearchedProblem(const Nest& nest, const Sizes& given)
-      : sizes(complete_sizes(nest, given)),
-        schedules(nest_for_tuning(nest, sizes)),
-        space(make_nest_space(schedules, sizes, gpu_space_limits(90, 227 << 10, kUnits))) {}
-  Point with(std::map<std::string, std::int64_t> changes) const {
-    auto values = named_values(*space, space->defaults().front());
-    for (const auto& [name, value] : changes) values[name] = value;
-    const auto point = point_from(*space, values);
-    if (!point) internal_error("no such point");
-    return *point;
-  }
-  /// The candidate's code against what the nest as it was written computes.
-  std::string difference(const Point& point, const Sizes& at) {
-    const Candidate candidate = space->candidate(point);
-    if (!candidate.infeasible.empty()) return candidate.infeasible;
-    const CompiledNvptx compiled = compile_nvptx(build_tile_program(schedules.replay(candidate.steps)), {});
-    Sizes dynamic = at;
-    for (const auto& [name, value] : compiled.kernel.recipe.fixed_sizes) dynamic.erase(name);
-    return testing::run_emulated(compiled, build_tile_program(schedules.base({})), dynamic, {.tolerance = 1e-4}, {1});
-  }
-  Sizes sizes;
-  BaseSchedules schedules;
-  std::unique_ptr<Space> space;
-};
+using testing::SearchedProblem;
 
 bool has_step(const Candidate& candidate, const std::string& name, const std::string& argument) {
   return std::any_of(candidate.steps.begin(), candidate.steps.end(), [&](const Step& step) {
@@ -444,7 +419,7 @@ TEST(GpuSpace, RowsBesideProductsMayBeLongerThanAnyCluster) {
   FusionGroup group;
   group.loop_groups = {0};
   group.axes = {0};
-  const GpuLimits limits = *gpu_space_limits(80, 163 << 10, kUnits).gpu;
+  const GpuLimits limits = *gpu_space_limits(80, 163 << 10, testing::kUnits).gpu;
   ASSERT_TRUE(likely_shapes(points_per_work_tile(structure, group), limits).empty());
   const NamedValues values = values_beside_products(structure, group, limits);
   EXPECT_EQ(values.at("threads"), limits.most_threads);

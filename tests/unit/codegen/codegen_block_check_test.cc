@@ -449,6 +449,13 @@ std::vector<SimtCase> mutated_cases() {
                                                          {"windows_padded", {{"high", 3}, {"across", 6}, {"maps", 8}}},
                                                          {"windows_odd_width", {{"high", 1}, {"across", 18}, {"maps", 5}}},
                                                          {"windows_channels_first", {{"high", 9}, {"across", 6}}},
+                                                         {"prefix_unknown", {{"rows", 2}, {"cols", 131}}},
+                                                         {"prefix_kept", {}},
+                                                         {"prefix_rows", {{"rows", 9}}},
+                                                         {"prefix_rows_across_warps", {{"rows", 4}}},
+                                                         {"prefix_down", {{"rows", 21}, {"cols", 9}}},
+                                                         {"prefix_shifted", {}},
+                                                         {"prefix_shifted_rows", {{"rows", 5}}},
                                                          {"integers", {}}};
   std::vector<SimtCase> chosen;
   for (const auto& [kind, sizes] : kinds) {

@@ -430,6 +430,46 @@ void add_short_sums(const GpuPointSource& source, const RuleChoice& choice, std:
   }
 }
 
+/// Recurrences: each thread runs through a serial loop for elements of its own; of two such loops, threads share wavefronts.
+void add_recurrences(const GpuPointSource& source, const RuleChoice& choice, std::vector<NamedValues>& points) {
+  const RuleVariant& variant = source.variants.at(choice);
+  const Nest& nest = source.variants.nest(variant);
+  if (std::any_of(nest.statements.begin(), nest.statements.end(), multiplies_matrices)) return;
+  for (const Fusion fusion : {Fusion::maximal, Fusion::careful, Fusion::none}) {
+    const auto inside = [](const GroupForm& form) { return form.kind == GroupForm::Kind::inside; };
+    const FusionGroup* group = heaviest_of(source.variants, variant, fusion, [&](const FusionGroup& each) {
+      return std::any_of(each.forms.begin(), each.forms.end(), inside);
+    });
+    for (std::size_t form = group == nullptr ? 0 : group->forms.size(); form-- > 0;) {
+      if (!inside(group->forms[form])) continue;
+      for (const std::int64_t threads : {128, 32, 256}) {
+        NamedValues values = values_of_recurrence(variant.structure, *group, group->forms[form], threads);
+        values["form"] = static_cast<std::int64_t>(form);
+        points.push_back(completed(source, choice, fusion, std::move(values)));
+      }
+    }
+  }
+}
+
+/// Running sums: a block has whole rows of them, and what else stays there.
+void add_prefixes(const GpuPointSource& source, const RuleChoice& choice, std::vector<NamedValues>& points) {
+  const RuleVariant& variant = source.variants.at(choice);
+  const Nest& nest = source.variants.nest(variant);
+  if (std::any_of(nest.statements.begin(), nest.statements.end(), multiplies_matrices)) return;
+  std::set<NamedValues> known;
+  for (const Fusion fusion : {Fusion::maximal, Fusion::careful, Fusion::none}) {
+    const FusionGroup* group = heaviest_of(source.variants, variant, fusion, [&](const FusionGroup& each) {
+      return axis_of_prefixes(nest, variant.structure, each) >= 0;
+    });
+    if (group == nullptr) return;
+    const int axis = axis_of_prefixes(nest, variant.structure, *group);
+    for (const std::int64_t threads : {256, 128, 512}) {
+      NamedValues tiles = values_of_prefixes(variant.structure, *group, axis, threads);
+      if (known.insert(tiles).second) points.push_back(completed(source, choice, fusion, std::move(tiles)));
+    }
+  }
+}
+
 /// Sums of windows: each thread has a few neighbours. With what else can stay in the block, then by themselves.
 void add_windows(const GpuPointSource& source, const RuleChoice& choice, std::vector<NamedValues>& points) {
   const RuleVariant& variant = source.variants.at(choice);
@@ -488,6 +528,8 @@ std::vector<NamedValues> likely_gpu_values(const GpuPointSource& source) {
   if (simple.rules != source.usual_rules) add_few_results(source, source.usual_rules, points);
   add_column_values(source, simple.rules, true, points);
   add_short_runs(source, simple.rules, points);
+  add_prefixes(source, simple, points);
+  add_recurrences(source, simple, points);
   add_windows(source, simple, points);
   add_short_sums(source, simple, points);
   if (recomputes) add_row_values(source, without_tiles, points);

@@ -19,6 +19,7 @@ namespace {
 
 constexpr std::int64_t kShortRow = 64;      ///< elements at most: two for each thread of a warp
 constexpr std::int64_t kShortBytes = 256;   ///< of a row: half of a warp's vectors
+constexpr std::int64_t kLongRow = 1 << 15;  ///< in the registers of a block
 constexpr std::int64_t kShortSide = 256;    ///< a vector for each thread of a warp
 constexpr std::int64_t kSmallArgument = 8;  ///< of the largest argument's elements: rows of what is smaller matter little
 constexpr std::int64_t kMostDepth = 512;    ///< elements of a row that a block keeps beside tiles of what it is multiplied with
@@ -123,6 +124,22 @@ std::set<std::string> sizes_of_computed_factors(const Nest& nest) {
   return found;
 }
 
+/// Sizes of rows of running sums, which a block has whole.
+std::set<std::string> sizes_of_prefixes(const Nest& nest, const Sizes& sizes) {
+  std::set<std::string> found;
+  for (const Statement& statement : nest.statements) {
+    const int dim = prefix_dim(statement);
+    if (dim < 0) continue;
+    const Tensor& tensor = nest.tensor(statement.write.tensor);
+    const auto dims = followed_dims(statement.write);
+    const std::vector<std::int64_t> shape = shape_at(tensor, sizes);
+    for (std::size_t p = 0; p < dims.size(); ++p) {
+      if (dims[p] == dim && shape[p] <= kLongRow) found.merge(sizes_in(nest, tensor.shape[p]));
+    }
+  }
+  return found;
+}
+
 std::set<std::string> without_specialized(const Nest& nest, std::set<std::string> sizes) {
   for (const SizeParam& size : nest.sizes) {
     if (size.specialized) sizes.erase(size.name);
@@ -169,6 +186,7 @@ std::set<std::string> sizes_of_short_rows(const Nest& nest, const Sizes& sizes) 
   const bool products = std::any_of(nest.statements.begin(), nest.statements.end(), multiplies_matrices);
   std::set<std::string> found = sizes_of_short_sums(nest, sizes);
   found.merge(sizes_of_windows(nest, sizes));
+  found.merge(sizes_of_prefixes(nest, sizes));
   for (const auto& [tensor, shape] : arguments) {
     if (shape.size() < 2 || product_of(shape) < most / kSmallArgument) continue;
     const std::int64_t most_of_row =

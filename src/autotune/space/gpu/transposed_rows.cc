@@ -210,6 +210,55 @@ int axis_of_short_sums(const Nest& nest, const NestStructure& structure, const F
   return sums ? last : -1;
 }
 
+int axis_of_prefixes(const Nest& nest, const NestStructure& structure, const FusionGroup& group) {
+  for (const int u : group.loop_groups) {
+    const LoopGroup& loop_group = structure.loop_groups[static_cast<std::size_t>(u)];
+    for (const std::string& name : loop_group.statements) {
+      const int dim = prefix_dim(nest.statement(name));
+      if (dim >= 0) return loop_group.axes[static_cast<std::size_t>(dim)];
+    }
+  }
+  return -1;
+}
+
+/// Rows one by one, or several short ones; where the last axis is another one, some of its places, which lie side by side.
+NamedValues values_of_prefixes(const NestStructure& structure, const FusionGroup& group, int axis, std::int64_t threads) {
+  constexpr std::int64_t kElements = 8, kColumns = 16;
+  const std::int64_t row = std::max<std::int64_t>(structure.axes[static_cast<std::size_t>(axis)].extent, 1);
+  NamedValues values{{"threads", threads}, {"cluster", 1}, {"reduction_axis", -1}};
+  const bool along = group.axes.empty() || group.axes.back() == axis ||
+                     std::find(group.axes.begin(), group.axes.end(), axis) == group.axes.end();
+  bool last = true;
+  for (std::size_t k = group.axes.size(); k-- > 0;) {
+    const Axis& cut = structure.axes[static_cast<std::size_t>(group.axes[k])];
+    std::int64_t tile = 1;
+    if (group.axes[k] == axis) {
+      tile = 0;
+    } else if (std::exchange(last, false)) {
+      tile = along ? std::max<std::int64_t>(threads * kElements / row, 1) : kColumns;
+      while (tile > 1 && tile >= cut.extent) tile /= 2;  // a whole axis may be longer in another launch
+    }
+    values["tile." + cut.name] = tile;
+  }
+  return values;
+}
+
+NamedValues values_of_recurrence(const NestStructure& structure, const FusionGroup& group, const GroupForm& form,
+                                 std::int64_t threads) {
+  NamedValues values{{"threads", threads}, {"cluster", 1}, {"reduction_axis", -1}};
+  const std::vector<int> outside = wavefront_order(group, form);
+  std::int64_t left = form.skews.empty() ? threads : 1;
+  for (std::size_t k = outside.size(); k-- > 0;) {
+    const Axis& cut = structure.axes[static_cast<std::size_t>(outside[k])];
+    const bool whole = k > 0 && cut.extent <= left;
+    std::int64_t tile = std::max<std::int64_t>(left, 1);
+    while (tile > 1 && tile >= cut.extent) tile /= 2;  // a whole axis may be longer in another launch
+    values["tile." + cut.name] = whole ? 0 : tile;
+    left = ceil_div(left, whole ? std::max<std::int64_t>(cut.extent, 1) : tile);
+  }
+  return values;
+}
+
 NamedValues values_of_short_sums(const NestStructure& structure, const FusionGroup& group, int axis, std::int64_t rows) {
   constexpr std::int64_t kColumns = 128, kThreads = 128;
   NamedValues values{{"threads", kThreads}, {"cluster", 1}, {"reduction_axis", -1}};

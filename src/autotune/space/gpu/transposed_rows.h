@@ -32,6 +32,9 @@ int axis_of_repeated_reads(const Nest& nest, const NestStructure& structure, con
 /// channels, a pool): threads share elements, not terms. -1: there is none.
 int axis_of_short_sums(const Nest& nest, const NestStructure& structure, const FusionGroup& group);
 
+/// The axis of the places of running sums (of prefix_dim()) of the group; -1: it has none.
+int axis_of_prefixes(const Nest& nest, const NestStructure& structure, const FusionGroup& group);
+
 /// Sums over short runs of memory and over something else as well, as of a group's channels at all places of an image: the run is too short
 /// for the threads of a block, and those beside it belong to other sums.
 struct ShortRuns {
@@ -48,6 +51,11 @@ NamedValues values_of_transposed(const NestStructure& structure, const FusionGro
 NamedValues values_of_column_sums(const NestStructure& structure, const FusionGroup& group, int axis, const GpuLimits& limits);
 /// The same for short sums along the axis: some elements for each thread, of `rows` positions of the axis before it.
 NamedValues values_of_short_sums(const NestStructure& structure, const FusionGroup& group, int axis, std::int64_t rows);
+/// The same for running sums along the axis, of which a block has whole rows, with so many threads.
+NamedValues values_of_prefixes(const NestStructure& structure, const FusionGroup& group, int axis, std::int64_t threads);
+/// The same for a recurrence in the form, of which a block has an element for each of so many threads.
+NamedValues values_of_recurrence(const NestStructure& structure, const FusionGroup& group, const GroupForm& form,
+                                 std::int64_t threads);
 /// The same for parts of sums over short runs: a block takes all of those that lie next to each other.
 NamedValues values_of_short_runs(const NestStructure& structure, const FusionGroup& group, const std::string& beside);
 /// The same where each point of the axis repeats reads: a block takes some of them.

@@ -8,6 +8,7 @@
 #include "support/error.h"
 
 #include <isl/aff.h>
+#include <isl/constraint.h>
 #include <isl/map.h>
 #include <isl/set.h>
 
@@ -276,6 +277,34 @@ bool multiplies(const Nest& nest, const NestStructure& structure, const std::vec
     return std::any_of(names.begin(), names.end(),
                        [&](const std::string& name) { return multiplies_matrices(nest.statement(name)); });
   });
+}
+
+int prefix_dim(const Statement& statement) {
+  if (!statement.reduction) return -1;
+  const int dims = static_cast<int>(statement.dims.size());
+  const auto terms_follow = [&](int dim) {
+    return std::any_of(statement.reads.begin(), statement.reads.end(), [&](const Access& read) {
+      return depends_on_dim(read.relation.gist_domain(statement.domain), dim);
+    });
+  };
+  const isl::space space = statement.domain.space();
+  const auto bounded = [&](int low, int high) {
+    isl_set* ordered = isl_set_universe(space.copy());
+    ordered = isl_set_add_constraint(
+        ordered, isl_constraint_set_coefficient_si(
+                     isl_constraint_set_coefficient_si(
+                         isl_constraint_alloc_inequality(isl_local_space_from_space(space.copy())), isl_dim_set, high, 1),
+                     isl_dim_set, low, -1));
+    return statement.domain.is_subset(isl::manage(ordered));
+  };
+  for (int s = 0; s < dims; ++s) {
+    if (!write_depends_on(statement.write, s) || terms_follow(s)) continue;
+    for (int k = 0; k < dims; ++k) {
+      if (write_depends_on(statement.write, k)) continue;
+      if (bounded(k, s) || bounded(s, k)) return s;
+    }
+  }
+  return -1;
 }
 
 std::int64_t product_of(const std::vector<std::int64_t>& extents) {

@@ -35,6 +35,10 @@ bool multiplies_matrices(const Statement& statement);
 /// Whether one of the loop groups has such a statement.
 bool multiplies(const Nest& nest, const NestStructure& structure, const std::vector<int>& loop_groups);
 
+/// The dim of the result that ends what a sum runs over, or starts it, where its terms do not follow that dim: out[s] = sum over k <= s of
+/// f(k). -1: there is none.
+int prefix_dim(const Statement& statement);
+
 /// Elements of a box.
 std::int64_t product_of(const std::vector<std::int64_t>& extents);
 

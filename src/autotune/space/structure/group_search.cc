@@ -297,6 +297,32 @@ class GroupFinder {
       group.forms.push_back(form);
       break;
     }
+    find_forms_inside(group);
+  }
+
+  /// Serial loops within the parallel ones; of two, wavefronts whose points are parallel.
+  void find_forms_inside(FusionGroup& group) const {
+    const std::vector<int> serial = serial_axes(group);
+    if (serial.empty() || serial.size() == group.axes.size()) return;
+    const auto scheduled = [&](const GroupForm& form) {
+      GroupPlan plan = probe_plan(group);
+      plan.form = form;
+      plan.order = wavefront_order(group, form);
+      for (auto& [axis, tile] : plan.tile) tile = 8;
+      plan.parallel = static_cast<int>(plan.order.size());
+      return try_steps(base_, group_steps(structure_, group, plan).steps);
+    };
+    if (const GroupForm form{GroupForm::Kind::inside, {}}; scheduled(form)) group.forms.push_back(form);
+    if (serial.size() != 2) return;
+    const LoopGroup& first = structure_.loop_groups[static_cast<std::size_t>(group.loop_groups.front())];
+    for (const std::int64_t factor : {1, 2}) {
+      const GroupForm form{GroupForm::Kind::inside, {{serial[0], serial[1], factor}}};
+      const auto schedule = scheduled(form);
+      const std::string& points = first.loops[static_cast<std::size_t>(first.position_of(serial[0]))];
+      if (!schedule || !try_step(*schedule, make_step("parallel", {points}))) continue;
+      group.forms.push_back(form);
+      break;
+    }
   }
 
   bool wavefront_legal(const FusionGroup& group, const GroupForm& form) const {

@@ -98,12 +98,31 @@ class Emitter {
         group_.part && (group_.tile_is_part ? loop_group.position_of(group_.part->whole) >= 0 : !loops.reduction_loop.empty());
     if (of_part && loop_group.position_of(group_.part->axis) >= 0)
       wanted.push_back(loop_group.loops[loop_group.position_of(group_.part->axis)]);
+    const auto own = static_cast<std::ptrdiff_t>(wanted.size());
     for (const std::string& loop : loops.chain) {
       if (std::find(wanted.begin(), wanted.end(), loop) == wanted.end()) wanted.push_back(loop);
+    }
+    if (plan_.form.kind == GroupForm::Kind::inside) {
+      std::stable_sort(wanted.begin() + own, wanted.end(), [&](const std::string& a, const std::string& b) {
+        return place_inside(loop_group, a) < place_inside(loop_group, b);
+      });
     }
     if (wanted != loops.chain) step("reorder", {wanted.begin(), wanted.end()});
     loops.chain = wanted;
     return loops;
+  }
+
+  /// Serial loops stand behind those that threads share, or the one over wavefronts before them.
+  int place_inside(const LoopGroup& loop_group, const std::string& loop) const {
+    const auto& skews = plan_.form.skews;
+    for (std::size_t k = 0; k < loop_group.loops.size(); ++k) {
+      if (loop != loop_group.loops[k] && loop != loop_group.loops[k] + "_i") continue;
+      if (loop_group.reduced[k]) return 3;
+      if (!skews.empty()) return loop_group.axes[k] == skews.front().inner ? 0 : 1;
+      const std::vector<int> serial = serial_axes(group_);
+      return std::find(serial.begin(), serial.end(), loop_group.axes[k]) == serial.end() ? 1 : 2;
+    }
+    return 1;
   }
 
   void fuse_shared() {

@@ -32,8 +32,19 @@ std::vector<int> common_axes(const NestStructure& structure, const std::vector<i
   return common;
 }
 
+std::vector<int> serial_axes(const FusionGroup& group) {
+  std::vector<int> axes;
+  for (std::size_t k = 0; k < group.axes.size(); ++k) {
+    if (!group.parallel[k]) axes.push_back(group.axes[k]);
+  }
+  return axes;
+}
+
 std::vector<int> wavefront_order(const FusionGroup& group, const GroupForm& form) {
   std::vector<int> order = group.axes;
+  if (form.kind == GroupForm::Kind::inside) {
+    for (const int serial : serial_axes(group)) std::erase(order, serial);
+  }
   if (form.kind != GroupForm::Kind::wavefront) return order;
   const auto outer = std::find(order.begin(), order.end(), form.skews.front().outer);
   const auto inner = std::find(order.begin(), order.end(), form.skews.front().inner);

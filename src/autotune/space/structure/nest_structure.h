@@ -37,6 +37,7 @@ struct GroupForm {
     natural,    ///< no skew; serial loops outside, the others tiled
     wavefront,  ///< one skew; the skewed loop outside, the other one parallel inside it
     time_tile,  ///< skewed so that all common loops can be tiled; wavefronts of tiles in parallel
+    inside,     ///< parallel loops tiled, serial ones whole within them, innermost; with a skew of two: its wavefronts one after the other there
   };
   Kind kind = Kind::natural;
   std::vector<AxisSkew> skews;
@@ -79,7 +80,10 @@ struct NestStructure {
 /// Axes that all of `loop_groups` have and none reduces, in the order of the loops of loop group `ordering`.
 std::vector<int> common_axes(const NestStructure& structure, const std::vector<int>& loop_groups, int ordering);
 
-/// Common axes of a fusion group as a form orders them.
+/// Axes of the group whose iterations depend on each other.
+std::vector<int> serial_axes(const FusionGroup& group);
+
+/// Common axes of a fusion group as a form orders them; those that it has outside.
 std::vector<int> wavefront_order(const FusionGroup& group, const GroupForm& form);
 
 }  // namespace nestor

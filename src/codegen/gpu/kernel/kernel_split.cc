@@ -129,13 +129,14 @@ class Planner {
     add_kernel(std::move(grid), inner, out, shape);
   }
 
-  /// Too few points for a block of its own, and nothing private to the block.
-  bool is_thin(const TileOp& op) const {
+  /// Too few points for a block of its own, and nothing private to the block. What runs in order before parallel dims is a loop around these.
+  bool is_thin(TileOp op) const {
     const auto in_scratch = [&](const TileAccess& access) {
       return plan_.program.buffers[access.buffer].memory == Memory::scratch;
     };
     if (in_scratch(op.write) || std::any_of(op.reads.begin(), op.reads.end(), in_scratch)) return false;
     std::int64_t points = 1;
+    op.dims.erase(op.dims.begin(), op.dims.begin() + leading_serial_dims(op));
     const auto spread = spreadable_dims(op);
     for (std::size_t d = 0; d < op.dims.size(); ++d) {
       if (!spread[d]) continue;

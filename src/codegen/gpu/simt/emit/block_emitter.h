@@ -188,6 +188,20 @@ class BlockEmitter {
   Value* corrected(const BlockOp& op, const Partial& partial, Value* lead, Points points);
   void finish_reduction(const BlockOp& op, int slot, Value* row_ok, const Partial& total);
 
+  // prefix sums
+  struct PrefixSums;
+  void emit_prefix(const BlockOp& op);
+  void emit_serial_prefix(const BlockOp& op, int width, Slot slot);
+  void prefix_pass(const BlockOp& op, int slot, Value* row_ok, Value* base, PrefixSums& sums);
+  void load_prefix_terms(const BlockOp& op, int slot, Value* row_ok, Value* base, PrefixSums& sums);
+  void scan_warps(const BlockOp& op, PrefixSums& sums);
+  void scan_block(const BlockOp& op, PrefixSums& sums);
+  void store_prefix(const BlockOp& op, int slot, Value* row_ok, Value* base, const PrefixSums& sums);
+  void for_prefix_chunks(const BlockOp& op, Value* base, const std::function<void(int, int)>& body);
+  Value* prefix_address(const BlockOp& op, std::int64_t chunk, std::int64_t warp);
+  std::vector<Value*> prefix_terms(const BlockOp& op, int width, Slot slot);
+  Value* added(const BlockOp& op, Value* a, Value* b);
+
   // sums that groups of threads divide among them
   void emit_divided_sum(const BlockOp& op);
   void add_own_points(const BlockOp& op, const std::vector<Value*>& sums);

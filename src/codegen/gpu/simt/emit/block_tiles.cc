@@ -37,6 +37,8 @@ void BlockEmitter::emit_op(const BlockOp& op) {
   const auto outer = environment_;
   if (op.product) {
     emit_product(op);
+  } else if (op.prefix) {
+    emit_prefix(op);
   } else if (op.reduces_columns()) {
     emit_column_reduction(op);
   } else if (op.crosses_groups()) {

@@ -53,6 +53,11 @@ class Normaliser {
       if (const auto form = product_form(op, plan_.program->buffers)) return visit_product(op, *form);
     }
     if (const auto form = terms_form(op, plan_.program->buffers)) return visit_product(op, *form);
+    if (const auto sums = plan_.cluster == 1 ? prefix_sums_of(op, plan_.program->buffers) : std::nullopt) {
+      BlockNode node = leaf(sums->op, std::nullopt);
+      plan_.ops.back().prefix = sums->prefix;
+      return node;
+    }
     return leaf(op, std::nullopt);
   }
 
@@ -123,12 +128,24 @@ std::int64_t BlockOp::row_slots() const {
   return std::max<std::int64_t>(unroll_rows ? layout.row_slots(row_bound().value_or(1)) : 1, 1);
 }
 
+std::int64_t BlockOp::prefix_chunks() const {
+  const std::int64_t chunk = static_cast<std::int64_t>(layout.lanes) * layout.vector;
+  const auto bound = column_bound();
+  return bound && (unroll_columns || *bound <= chunk) ? std::max<std::int64_t>(ceil_div(*bound, chunk), 1) : 1;
+}
+
+bool BlockOp::prefix_in_one_pass() const {
+  const auto bound = column_bound();
+  return bound && *bound <= prefix_chunks() * layout.lanes * layout.vector;
+}
+
 std::optional<std::int64_t> BlockOp::column_bound() const {
   if (column < 0) return 1;
   return extent_bound(op.dims[column]);
 }
 
 std::int64_t BlockPlan::partials_bytes(const BlockOp& op) const {
+  if (op.prefix) return op.prefix_chunks() * op.layout.threads() / 32 * 4;
   if (!op.crosses_warps()) return op.group_partials() * round_up(op.column_bound().value_or(1), kPartialsPad) * 4;
   return op.row_slots() * (op.gathers ? threads : op.layout.threads()) / 32 * 4 * op.partial_words();
 }

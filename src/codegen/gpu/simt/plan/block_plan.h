@@ -94,6 +94,19 @@ struct FusedReduction {
 
 inline constexpr const char* kWarpLead = "$warp_lead";
 
+/// out[s] = sum over k <= s - shift of f(k): all the sums from one pass over the terms. The plan's op has no dim k, and reads at s what f
+/// reads at s - shift.
+struct PrefixPlan {
+  OpDim summed;            ///< k, as the body has it
+  int kept = -1;           ///< s, a dim of the plan's op
+  bool backward = false;   ///< k >= s + shift, and f at s + shift
+  bool exclusive = false;  ///< k < s, or k > s, while f is read at s
+  std::int64_t shift = 0;
+  /// The op has one more place at the start of the sums, which has no term and keeps what it has.
+  bool widened = false;
+};
+
+
 struct BlockOp {
   TileOp op;
   std::vector<DimRole> roles;
@@ -101,6 +114,7 @@ struct BlockOp {
   std::vector<int> rows;  ///< dims, outermost first
   Layout layout;
   std::optional<ProductPlan> product;
+  std::optional<PrefixPlan> prefix;
   bool vectors = false;  ///< memory accesses marked below move layout.vector elements at once
   bool write_vector = false;
   std::vector<bool> read_vectors;
@@ -128,6 +142,13 @@ struct BlockOp {
   Layout meeting() const { return divides() ? Layout{layout.vector, layout.threads(), 1} : layout; }
   /// The results of several warps meet here.
   bool crosses_warps() const { return reduces_columns() && meeting().lanes > 32 && !deferred; }
+  /// Lanes of one row add up each other's terms: a reduction, or sums of prefixes.
+  bool meets_along_columns() const { return reduces_columns() || spreads_prefix(); }
+  bool spreads_prefix() const { return prefix && column == prefix->kept; }
+  bool prefix_crosses_warps() const { return spreads_prefix() && layout.lanes > 32; }
+  /// Chunks of a row whose sums are made together; those of longer rows one by one.
+  std::int64_t prefix_chunks() const;
+  bool prefix_in_one_pass() const;  ///< over each row
   int partial_words() const { return fused ? 2 : 1; }  ///< of 32 bits, of a partial result
   bool crosses_groups() const { return divides() && !reduces_columns(); }
   /// Sums of a column that threads of different warps have when crosses_groups().
@@ -177,7 +198,7 @@ struct BlockPlan {
   bool is_all_f32() const;  ///< no argument has 16 bits: nothing is rounded to fewer bits than it is computed with
   bool in_registers(const TileAccess& access) const;  ///< or in the thread's own shared memory
   int all_threads() const { return threads * cluster; }
-  std::int64_t partials_bytes(const BlockOp& op) const;   ///< of a reduction that crosses warps or groups
+  std::int64_t partials_bytes(const BlockOp& op) const;   ///< of a reduction or prefix that crosses warps or groups
   std::int64_t exchanged_bytes(const BlockOp& op) const;  ///< of what each block of a cluster receives for it
   bool has_conditions() const { return !size_divisors.empty() || !alignments.empty(); }
 };
@@ -225,6 +246,9 @@ std::vector<std::vector<std::int64_t>> points_of_dims(const BlockOp& op, const s
 bool sums_over_pairs(const BlockOp& op);
 /// Rows of a thread that such a reduction takes at once.
 inline constexpr std::int64_t kMostPairRows = 8;
+
+/// The op with prefix sums in place of its sums over all that stands before; nullopt: it has no such form.
+std::optional<BlockOp> prefix_sums_of(const TileOp& op, const std::vector<Buffer>& buffers);
 
 /// Can the op's accesses along its column be vectors of `width`? Notes the conditions in `plan` when `commit`.
 bool can_vectorise(BlockPlan& plan, BlockOp& op, int width, bool commit);

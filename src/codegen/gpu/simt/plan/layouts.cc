@@ -161,9 +161,11 @@ void choose_roles(BlockPlan& plan) {
     BlockOp& op = plan.ops[k];
     spread.push_back(spreadable_dims(op.op));
     const int column = op.product ? op.product->form.column : choose_column(op.op, plan.program->buffers, spread.back());
+    // What no lanes scan each thread runs through.
+    if (op.prefix && column != op.prefix->kept) spread.back()[static_cast<std::size_t>(op.prefix->kept)] = false;
     assign_roles(op, spread.back(), column);
     const bool row_like =
-        column >= 0 && op.rows.empty() && !op.op.dims[column].reduced && op.op.dims[column].kind != LoopKind::gpu_lane;
+        column >= 0 && op.rows.empty() && !op.prefix && !op.op.dims[column].reduced && op.op.dims[column].kind != LoopKind::gpu_lane;
     if (row_like) {
       undecided.push_back(static_cast<int>(k));
     } else {
@@ -278,8 +280,8 @@ void choose_layouts(BlockPlan& plan, int most_threads, int exact_threads) {
     const auto op_rows = op.row_bound(), op_columns = op.column_bound();
     rows = rows && op_rows ? std::optional(std::max(*rows, *op_rows)) : std::nullopt;
     columns = columns && op_columns ? std::optional(std::max(*columns, *op_columns)) : std::nullopt;
-    reduces = reduces || op.reduces_columns();
-    any_lanes = any_lanes && !op.reduces_columns() && op.divided < 0;
+    reduces = reduces || op.meets_along_columns();
+    any_lanes = any_lanes && !op.meets_along_columns() && op.divided < 0;
   }
   plan.threads = exact_threads > 0 ? exact_threads : useful_threads(plan, vector, most_threads);
   if (exact_threads == 0 && plan.cluster > 1) plan.threads = most_threads;

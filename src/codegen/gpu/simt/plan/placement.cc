@@ -188,8 +188,8 @@ void free_layouts(BlockPlan& plan) {
       if (width * narrowest <= 16 && can_vectorise(plan, op, width, false)) vector = width;
     }
     const auto rows = op.divided < 0 ? op.row_bound() : extent_bound(op.op.dims[op.divided]);
-    const bool each_row = op.reduces_columns() && op.divided < 0;
-    const bool any_lanes = !op.reduces_columns() && op.divided < 0 && plan.cluster == 1;
+    const bool each_row = op.meets_along_columns() && op.divided < 0;
+    const bool any_lanes = !op.meets_along_columns() && op.divided < 0 && plan.cluster == 1;
     const Layout layout = best_layout(plan.all_threads(), vector, rows, op.column_bound(), each_row, false, any_lanes);
     const bool divides = op.divided >= 0 && divides_well(op, layout) && (plan.cluster == 1 || op.reduces_columns());
     op.layout = op.divided < 0 || divides ? layout : best_layout(plan.all_threads(), vector, 1, op.column_bound(), false, false);

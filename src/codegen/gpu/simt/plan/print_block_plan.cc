@@ -103,6 +103,9 @@ class Printer {
     line(depth, describe(op.op, plan_.program->buffers));
     line(depth + 2, layout_text(op));
     if (op.product) line(depth + 2, product_text(*op.product));
+    if (op.prefix)
+      line(depth + 2, fmt::format("sums of all {} {} {}", op.prefix->backward ? "behind" : "before",
+                                  op.op.dims[op.prefix->kept].var, op.prefix->exclusive ? "itself left out" : "and itself"));
     if (op.ahead > 0) line(depth + 2, fmt::format("copied {} trips ahead", op.ahead));
     if (op.divides()) line(depth + 2, fmt::format("groups divide {} among them", op.op.dims[op.divided].var));
     if (plan_.cluster > 1 && op.crosses_warps())

@@ -159,7 +159,7 @@ void plan_product(BlockPlan& plan, BlockOp& op) {
   const auto is_product = [](const BlockOp& other) { return other.product.has_value(); };
   if (std::count_if(plan.ops.begin(), plan.ops.end(), is_product) > 1) return;
   share_registers(plan, op);
-  const auto meets = [](const BlockOp& other) { return other.reduces_columns() || other.divided >= 0 || other.ahead > 0; };
+  const auto meets = [](const BlockOp& other) { return other.meets_along_columns() || other.divided >= 0 || other.ahead > 0; };
   plan.square_warps = plan.cluster == 1 && fits_squares(plan.layout) && std::none_of(plan.ops.begin(), plan.ops.end(), meets);
 }
 
@@ -211,7 +211,7 @@ std::vector<Item> collect_items(BlockPlan& plan) {
                        pieces_of(plan, op.op.write.buffer) * place.piece * plan.threads * place.stages, 0,
                        static_cast<int>(plan.ops.size()), &place.stages_offset});
     }
-    if (!op.crosses_warps() && !op.crosses_groups()) continue;
+    if (!op.crosses_warps() && !op.crosses_groups() && !op.prefix_crosses_warps()) continue;
     // Few bytes: with a place of its own, a reduction need not wait until the one before it was read.
     const bool exchanges = plan.cluster > 1 && op.crosses_warps();
     op.gathers = exchanges && op.meeting().groups == 1 && plan.threads / 32 * plan.cluster > kMostMessages;

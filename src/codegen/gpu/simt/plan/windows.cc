@@ -114,7 +114,7 @@ bool reads_arguments(const BlockPlan& plan, const BlockOp& op) {
 /// Sums that a thread makes by itself, over memory, whose terms and bounds leave the order of rows open.
 bool sums_rows(const BlockPlan& plan, const BlockOp& op) {
   const bool sums = op.op.kind == OpKind::reduce || op.op.kind == OpKind::contract;
-  if (!sums || op.product || op.rows.empty() || op.column < 0 || op.op.dims[op.column].reduced) return false;
+  if (!sums || op.product || op.prefix || op.rows.empty() || op.column < 0 || op.op.dims[op.column].reduced) return false;
   if (op.op.guard.defined() && !reads_arguments(plan, op)) return false;
   if (op.divided >= 0 || op.ahead > 0) return false;
   return std::none_of(op.op.dims.begin(), op.op.dims.end(), [&](const OpDim& dim) {

@@ -78,7 +78,7 @@ BlockCertificate check_block_plan(const BlockPlan& plan) {
   const DebugTimer timer("proof of a block plan");
   BlockProof proof(plan);
   // What follows relies on what came before.
-  for (const auto part : {prove_shape, prove_tree, prove_points, prove_products, prove_reductions, prove_registers, prove_trips,
+  for (const auto part : {prove_shape, prove_tree, prove_points, prove_products, prove_prefixes, prove_reductions, prove_registers, prove_trips,
                           prove_places, prove_order, prove_windows, prove_joined}) {
     if (proof.good()) part(proof);
   }

@@ -39,14 +39,14 @@ class EventMaker {
     events.starts_with_barrier = op_.barrier_before;
     if (op_.product) return product(std::move(events));
     const bool in_registers = proof_.plan.in_registers(op_.op.write);
-    const bool combines = op_.reduces_columns() || op_.crosses_groups();
+    const bool combines = op_.reduces_columns() || op_.crosses_groups() || op_.prefix;
     Phase parts, results;
     const Rows rows = rows_of(!in_registers && !combines);
     for (const TileAccess& read : op_.op.reads) {
       add(parts, read, false, op_.divides() ? Rows::all : rows, columns_of(op_.column, !in_registers && !combines));
     }
     add_result(results, in_registers);
-    const bool meets = (op_.crosses_warps() && proof_.plan.cluster == 1) || (op_.crosses_groups() && op_.group_partials() > 1);
+    const bool meets = (op_.crosses_warps() && proof_.plan.cluster == 1) || op_.prefix_crosses_warps() || (op_.crosses_groups() && op_.group_partials() > 1);
     if (!meets) {
       parts.insert(parts.end(), results.begin(), results.end());
       events.phases = {std::move(parts)};
@@ -54,7 +54,8 @@ class EventMaker {
     }
     add_bytes(parts, op_.partials_offset, proof_.plan.partials_bytes(op_), true);
     add_bytes(results, op_.partials_offset, proof_.plan.partials_bytes(op_), false);
-    events.ends_with_barrier = op_.crosses_warps() && !op_.unroll_rows && !op_.rows.empty();
+    events.ends_with_barrier = (op_.crosses_warps() && !op_.unroll_rows && !op_.rows.empty()) ||
+                               (op_.prefix_crosses_warps() && !(op_.prefix_in_one_pass() && op_.rows.empty()));
     events.phases = {std::move(parts), std::move(results)};
     return events;
   }

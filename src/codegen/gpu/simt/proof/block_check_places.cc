@@ -114,6 +114,8 @@ class PlaceProver {
     if (op.product && !op.product->b_direct) add("second operand", op.product->b_offset, op.product->b_bytes(op.layout));
     const std::int64_t rows = op.unroll_rows ? slots_of(op, op.row_bound().value_or(1)) : 1;
     const std::int64_t word = op.fused ? 8 : 4;
+    if (op.prefix_crosses_warps())
+      add("sums of warps", op.partials_offset, op.layout.groups * op.prefix_chunks() * (op.layout.lanes / 32) * 4);
     if (op.crosses_warps() && (plan_.cluster == 1 || op.gathers)) {
       const std::int64_t warps = op.gathers ? plan_.threads / 32 : op.layout.threads() / 32;
       add("partial results", op.partials_offset, rows * warps * word);

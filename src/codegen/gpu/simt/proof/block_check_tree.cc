@@ -3,6 +3,7 @@
 #include "poly/nest/composite_correction.h"
 #include "support/substitution.h"
 
+#include <deque>
 #include <map>
 #include <set>
 
@@ -49,8 +50,11 @@ class TreeProver {
           continue;
         OpPath plan = plan_path(proof_, proof_.sites[k]);
         const bool lasting = is_lasting(proof_.sites[k].op);
-        difference = path_difference(body, plan, 0, lasting);
+        OpPath terms = body;
+        difference = candidate.prefix ? as_prefix(*candidate.prefix, terms) : "";
+        if (difference.empty()) difference = path_difference(terms, plan, 0, lasting);
         if (!difference.empty()) continue;
+        body = std::move(terms);
         taken[k] = true;
         match.plan = std::move(plan);
         match.position = static_cast<int>(k);
@@ -67,6 +71,17 @@ class TreeProver {
     for (const Match& match : matches_) {
       if (match.missing()) removed_.insert(match.body.op->write.buffer);
     }
+  }
+
+  /// The path of the body's op to its terms, where the plan has prefix sums.
+  std::string as_prefix(const PrefixPlan& prefix, OpPath& path) {
+    TileOp terms;
+    if (std::string why = prefix_difference(proof_, *path.op, prefix, terms); !why.empty()) return why;
+    prefix_terms_.push_back(std::move(terms));
+    path.op = &prefix_terms_.back();
+    std::erase_if(path.loops, [](const PathLoop& loop) { return loop.node == nullptr; });
+    for (const OpDim& dim : path.op->dims) path.loops.push_back({dim.var, dim.lower, dim.upper, 1, nullptr, dim.reduced, false});
+    return "";
   }
 
   bool is_ahead(int buffer) const {
@@ -330,6 +345,7 @@ class TreeProver {
 
   BlockProof& proof_;
   std::vector<Match> matches_;
+  std::deque<TileOp> prefix_terms_;
   std::set<int> removed_;  ///< buffers whose op was left out
   std::map<int, const Composite*> reused_;
 };

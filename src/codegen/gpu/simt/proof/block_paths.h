@@ -31,6 +31,10 @@ OpPath plan_path(const BlockProof& proof, const OpSite& site);
 bool same_expr(const IntExpr& a, const IntExpr& b);  ///< the same linear form over the same other terms
 bool same_access(const TileAccess& a, const TileAccess& b);
 
+/// The body's op as prefix sums have it: without the dim that is summed over, with terms read where their element stands. Why it has no such
+/// form, or "".
+std::string prefix_difference(const BlockProof& proof, const TileOp& body, const PrefixPlan& prefix, TileOp& terms);
+
 /// Do both paths lead over the same values? `ahead`: trips by which a copy is early. `left_out`: loops of the body that the plan's op
 /// need not be in.
 std::string path_difference(const OpPath& body, const OpPath& plan, int ahead, bool may_leave_loops);

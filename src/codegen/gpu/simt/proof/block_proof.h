@@ -78,6 +78,7 @@ std::int64_t slots_of(const BlockOp& op, std::int64_t rows);
 void prove_tree(BlockProof& proof);        ///< 1.
 void prove_points(BlockProof& proof);      ///< 2.
 void prove_products(BlockProof& proof);    ///< 2., of register blocks
+void prove_prefixes(BlockProof& proof);    ///< 3., lanes and warps of prefix sums
 void prove_reductions(BlockProof& proof);  ///< 3., participants; 7.
 void prove_registers(BlockProof& proof);   ///< 4.
 void prove_trips(BlockProof& proof);       ///< 4., copies ahead

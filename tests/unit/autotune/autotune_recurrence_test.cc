@@ -1,0 +1,142 @@
+// Running sums and recurrences on GPUs: what is guessed first, and that its code is right.
+#include "autotune/space/gpu/known_sizes.h"
+#include "codegen/gpu/kernel_plans.h"
+#include "support/nests/algebra_nests.h"
+#include "support/nests/sample_nests.h"
+#include "unit/autotune/searched_problem.h"
+
+#include <gtest/gtest.h>
+
+namespace nestor {
+namespace {
+
+using samples::operator+, samples::operator*, samples::read;
+using testing::SearchedProblem;
+
+/// y[r, s] = sum of x[r, k] over the k that `order` relates to s.
+Nest running_sum(const std::string& order, ReductionOp combine = ReductionOp::add) {
+  const std::string row = "0 <= r < rows and 0 <= s < cols";
+  const double neutral = neutral_element(combine, ElementType::f32);
+  return samples::NestBuilder("running", {{"rows", 512}, {"cols", 640}})
+      .context("rows >= 1 and cols >= 1")
+      .tensor("x", TensorRole::input, {"rows", "cols"})
+      .tensor("sums", TensorRole::temporary, {"rows", "cols"})
+      .tensor("y", TensorRole::output, {"rows", "cols"})
+      .statement("sums_init[r, s] : " + row, "sums[r, s]", {}, ScalarExpr::constant(neutral))
+      .statement("sums[r, s, k] : " + row + " and 0 <= k < cols and " + order, "sums[r, s]", {"x[r, k]"}, read(0), combine)
+      .statement("y[r, s] : " + row, "y[r, s]", {"sums[r, s]"}, read(0))
+      .build();
+}
+
+std::string first_plan(SearchedProblem& problem) {
+  const Candidate first = problem.space->candidate(problem.space->defaults().front());
+  EXPECT_EQ(first.infeasible, "");
+  return describe_kernels(build_tile_program(problem.schedules.replay(first.steps)), {.sm = 90});
+}
+
+TEST(GpuRecurrences, RunningSumsTakeOnePassOverEachRowInOneKernel) {
+  for (const char* order : {"k <= s", "k >= s", "k < s", "k > s"}) {
+    SearchedProblem problem(fix_sizes(running_sum(order), {{"cols", 640}}), {});
+    const std::string plan = first_plan(problem);
+    EXPECT_NE(plan.find("sums of all"), std::string::npos) << order << "\n" << plan;
+    EXPECT_EQ(plan.find("nestor_running_1"), std::string::npos) << order;
+    EXPECT_EQ(problem.difference(problem.space->defaults().front(), {{"rows", 3}, {"cols", 640}}), "") << order;
+  }
+}
+
+TEST(GpuRecurrences, RunningExtremaAndRaggedRowsAreRight) {
+  for (const std::int64_t cols : {1, 37, 1000}) {
+    SearchedProblem problem(fix_sizes(running_sum("k <= s", ReductionOp::max), {{"cols", cols}}), {{"cols", cols}});
+    EXPECT_EQ(problem.difference(problem.space->defaults().front(), {{"rows", 5}, {"cols", cols}}), "") << cols;
+  }
+}
+
+TEST(GpuRecurrences, LengthsOfRowsOfRunningSumsAreKnown) {
+  EXPECT_EQ(sizes_of_short_rows(running_sum("k <= s"), {{"rows", 512}, {"cols", 640}}), std::set<std::string>{"cols"});
+  EXPECT_EQ(sizes_of_short_rows(running_sum("k <= s"), {{"rows", 512}, {"cols", 1 << 20}}), std::set<std::string>{});
+  EXPECT_EQ(sizes_of_short_rows(running_sum("r <= s"), {{"rows", 512}, {"cols", 640}}), std::set<std::string>{})
+      << "whole sums of some elements";
+}
+
+TEST(GpuRecurrences, RunningSumsDownColumnsAreRight) {
+  const std::string point = "0 <= t < times and 0 <= c < cols";
+  const Nest nest = samples::NestBuilder("down", {{"times", 40}, {"cols", 96}})
+                        .context("times >= 1 and cols >= 1")
+                        .tensor("x", TensorRole::input, {"times", "cols"})
+                        .tensor("sums", TensorRole::temporary, {"times", "cols"})
+                        .tensor("y", TensorRole::output, {"times", "cols"})
+                        .statement("sums_init[t, c] : " + point, "sums[t, c]", {}, ScalarExpr::constant(0.0))
+                        .statement("sums[t, c, k] : " + point + " and 0 <= k <= t", "sums[t, c]", {"x[k, c]"}, read(0),
+                                   ReductionOp::add)
+                        .statement("y[t, c] : " + point, "y[t, c]", {"sums[t, c]"}, read(0))
+                        .build();
+  SearchedProblem problem(fix_sizes(nest, {{"times", 40}}), {});
+  EXPECT_NE(first_plan(problem).find("sums of all"), std::string::npos) << first_plan(problem);
+  EXPECT_EQ(problem.difference(problem.space->defaults().front(), {{"times", 40}, {"cols", 37}}), "");
+}
+
+/// h[b, t, c, m] = f(a[b, t, c] h[b, t - 1, c, m] + x[b, t, m]), and its sum over m.
+Nest states() {
+  const std::string place = "0 <= b < batch and 0 <= c < cols", state = place + " and 0 <= m < 4";
+  return samples::NestBuilder("states", {{"batch", 4}, {"times", 64}, {"cols", 256}})
+      .context("batch >= 1 and times >= 1 and cols >= 1")
+      .tensor("a", TensorRole::input, {"batch", "times", "cols"})
+      .tensor("x", TensorRole::input, {"batch", "times", "4"})
+      .tensor("h", TensorRole::temporary, {"batch", "times", "cols", "4"})
+      .tensor("y", TensorRole::output, {"batch", "times", "cols"})
+      .statement("first[b, t, c, m] : t = 0 and " + state, "h[b, t, c, m]", {"x[b, t, m]"}, read(0))
+      .statement("later[b, t, c, m] : 0 <= t < times - 1 and " + state, "h[b, t + 1, c, m]",
+                 {"a[b, t + 1, c]", "h[b, t, c, m]", "x[b, t + 1, m]"}, read(0) * read(1) + read(2))
+      .statement("y_init[b, t, c] : 0 <= t < times and " + place, "y[b, t, c]", {}, ScalarExpr::constant(0.0))
+      .statement("y[b, t, c, m] : 0 <= t < times and " + state, "y[b, t, c]", {"h[b, t, c, m]"}, read(0), ReductionOp::add)
+      .build();
+}
+
+/// Guesses with serial loops inside; right at several sizes.
+int guesses_inside(SearchedProblem& problem, const std::vector<Sizes>& sizes, const std::string& wanted) {
+  int found = 0;
+  for (const Point& point : problem.space->defaults()) {
+    const Candidate candidate = problem.space->candidate(point);
+    if (!candidate.infeasible.empty()) continue;
+    std::string plan;
+    try {
+      plan = describe_kernels(build_tile_program(problem.schedules.replay(candidate.steps)), {.sm = 90});
+    } catch (const UserError&) {
+      continue;
+    }
+    if (plan.find(wanted) == std::string::npos) continue;
+    if (++found > 2) continue;
+    for (const Sizes& at : sizes) EXPECT_EQ(problem.difference(point, at), "") << plan;
+  }
+  return found;
+}
+
+TEST(GpuRecurrences, ThreadsRunThroughTimeForElementsOfTheirOwn) {
+  SearchedProblem problem(states(), {});
+  EXPECT_GT(guesses_inside(problem, {{{"batch", 2}, {"times", 7}, {"cols", 37}}, {{"batch", 1}, {"times", 1}, {"cols", 3}}},
+                           "later_c_i row, later_m column, later_t serial"),
+            0);
+}
+
+/// The cheapest way to each place of a table, from above and from the left.
+TEST(GpuRecurrences, ThreadsShareTheWavefrontsOfATable) {
+  const std::string word = "0 <= w < words and ";
+  const Nest nest =
+      samples::NestBuilder("table", {{"words", 64}, {"high", 48}, {"wide", 40}})
+          .context("words >= 1 and high >= 1 and wide >= 1")
+          .tensor("cost", TensorRole::input, {"words", "high", "wide"})
+          .tensor("y", TensorRole::output, {"words", "high", "wide"})
+          .statement("border[w, i, j] : " + word + "i = 0 and 0 <= j < wide", "y[w, i, j]", {"cost[w, i, j]"}, read(0))
+          .statement("side[w, i] : " + word + "1 <= i < high", "y[w, i, 0]", {"cost[w, i, 0]"}, read(0))
+          .statement("inner[w, i, j] : " + word + "0 <= i < high - 1 and 0 <= j < wide - 1", "y[w, i + 1, j + 1]",
+                     {"cost[w, i + 1, j + 1]", "y[w, i, j + 1]", "y[w, i + 1, j]", "y[w, i, j]"},
+                     read(0) + ScalarExpr::make(ScalarOp::min, {ScalarExpr::make(ScalarOp::min, {read(1), read(2)}), read(3)}))
+          .build();
+  SearchedProblem problem(nest, {});
+  EXPECT_GT(guesses_inside(problem, {{{"words", 3}, {"high", 9}, {"wide", 14}}, {{"words", 2}, {"high", 40}, {"wide", 3}}},
+                           "for inner_j in"),
+            0);
+}
+
+}  // namespace
+}  // namespace nestor
