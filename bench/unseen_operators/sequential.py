@@ -99,13 +99,17 @@ def _running(x):
     return x.cumsum(-1)
 
 
+runs, moves = Size("runs", 65536), Size("moves", 128)
+run, move = indices(run=runs, move=moves)
+
+
 @nestor.nest
-def discounted_return(reward: f32[rows, columns]):
+def discounted_return(reward: f32[runs, moves]):
     """Rewards that come later, each step worth 0.99 of the one before: a recurrence from the end."""
-    back = indices(back=columns - 1)[0]
-    value = define("value", (r, s), reward[r, s], where=s == columns - 1)
-    at = columns - 2 - back
-    value.write((r, back), (r, at), reward[r, at] + 0.99 * value[r, at + 1])
+    back = indices(back=moves - 1)[0]
+    value = define("value", (run, move), reward[run, move], where=move == moves - 1)
+    at = moves - 2 - back
+    value.write((run, back), (run, at), reward[run, at] + 0.99 * value[run, at + 1])
     return value
 
 
@@ -184,7 +188,7 @@ def _value_iteration(reward, chance, value):
     return (reward + 0.9 * widened(chance @ value).T).amax(-1)
 
 
-words, lefts, rights = Size("words", 256), Size("lefts", 128), Size("rights", 128)
+words, lefts, rights = Size("words", 16384), Size("lefts", 16), Size("rights", 16)
 w, left, right = indices(w=words, left=lefts, right=rights)
 
 
@@ -213,7 +217,7 @@ def _time_warping(cost):
 
 
 lanes, inner = Size("lanes", 1024), Size("inner", 16, fixed=True)
-steps = Size("steps", 256)
+steps = Size("steps", 128)
 time, lane, m = indices(time=steps, lane=lanes, m=inner)
 
 
@@ -246,7 +250,7 @@ OPERATORS = [
     Operator(taylor_attention, _taylor, "S. Arora et al., Based, arXiv:2402.18668", ATTENTION | {"narrow": 5}),
     Operator(attention_free, _attention_free, "S. Zhai et al., arXiv:2105.14103", {"batch": 2, "times": 7, "width": 6}),
     Operator(running_sum, _running, "G. Blelloch, Prefix Sums and Their Applications, 1990", {"rows": 5, "columns": 7}),
-    Operator(discounted_return, _discounted, "R. Sutton and A. Barto, Reinforcement Learning, 1998", {"rows": 5, "columns": 7}),
+    Operator(discounted_return, _discounted, "R. Sutton and A. Barto, Reinforcement Learning, 1998", {"runs": 5, "moves": 7}),
     Operator(long_convolution, _long, "M. Poli et al., Hyena, arXiv:2302.10866", {"batch": 2, "times": 7, "width": 6},
              draw={"filter": divided("times")}),
     Operator(spatial_gating, _spatial, "H. Liu et al., Pay Attention to MLPs, arXiv:2105.08050", {"sequences": 2, "tokens": 7, "half": 6},
