@@ -10,7 +10,7 @@
 namespace nestor {
 
 const std::vector<Rule>& rules() {
-  static const std::vector<Rule> all{simplify_rule(),        start_extremum_rule(),     neutral_terms_rule(),
+  static const std::vector<Rule> all{simplify_rule(), skip_neutral_rule(),        start_extremum_rule(),     neutral_terms_rule(),
                                      keep_result_rule(),     split_terms_rule(),        expand_squares_rule(),
                                      recompute_rule(),       defer_factor_rule(),       exp2_scale_rule(),
                                      factor_extremum_rule(), fixed_extremum_rule(),     online_rule(),

@@ -293,6 +293,31 @@ inline Nest channels_first(int step = 1) {
       .build();
 }
 
+/// out[n, y, c] = the maximum, or the sum, over s of x[n, y + s - 1, c], times w[s, c] if `weighted`, with its neutral element where x has no
+/// place: values of the definition.
+inline Nest padded_windows(ReductionOp op, bool weighted = false) {
+  const std::string cell = "0 <= n < B and 0 <= y < Y and 0 <= c < C", taps = cell + " and 0 <= s < 3";
+  const double neutral = neutral_element(op, ElementType::f32);
+  NestBuilder builder("padded_windows", {{"B", 2}, {"Y", 9}, {"C", 7}});
+  builder.tensor("x", TensorRole::input, {"B", "Y", "C"}, ElementType::f16)
+      .tensor("padded", TensorRole::temporary, {"B", "Y", "C", "3"})
+      .tensor("all", TensorRole::temporary, {"B", "Y", "C"})
+      .tensor("out", TensorRole::output, {"B", "Y", "C"}, ElementType::f16)
+      .statement("nothing[n, y, c, s] : " + taps, "padded[n, y, c, s]", {}, number(neutral))
+      .statement("something[n, y, c, s] : " + taps + " and 0 <= y + s - 1 < Y", "padded[n, y, c, s]", {"x[n, y + s - 1, c]"},
+                 ScalarExpr::cast(ElementType::f32, read(0, ElementType::f16)))
+      .statement("init[n, y, c] : " + cell, "all[n, y, c]", {}, number(neutral));
+  if (weighted) {
+    builder.tensor("w", TensorRole::input, {"3", "C"})
+        .statement("all[n, y, c, s] : " + taps, "all[n, y, c]", {"padded[n, y, c, s]", "w[s, c]"}, read(0) * read(1), op);
+  } else {
+    builder.statement("all[n, y, c, s] : " + taps, "all[n, y, c]", {"padded[n, y, c, s]"}, read(0), op);
+  }
+  return builder
+      .statement("out[n, y, c] : " + cell, "out[n, y, c]", {"all[n, y, c]"}, ScalarExpr::cast(ElementType::f16, read(0)))
+      .build();
+}
+
 /// out[n, y, f] = sum over s and k of x[n, y + s, k] w[f, s, k]: channels are last, and innermost.
 inline Nest channels_last() {
   const std::string cell = "0 <= n < B and 0 <= y < Y and 0 <= f < F";

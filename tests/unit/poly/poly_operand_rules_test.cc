@@ -388,6 +388,43 @@ TEST(NarrowCopies, OtherValuesStayInF32) {
   EXPECT_EQ(matches("narrow_copies", norm_of_operand()), 0U);
 }
 
+TEST(SkipNeutral, WindowsReadTheImageItself) {
+  for (const ReductionOp op : {ReductionOp::add, ReductionOp::max, ReductionOp::min}) {
+    const Nest nest = rule("skip_neutral").apply(padded_windows(op), {"all"}).nest;
+    validate(nest);
+    EXPECT_THAT(reads_of(nest, "all"), ElementsAre("x"));
+    EXPECT_EQ(nest.find_tensor("padded"), nullptr);
+    EXPECT_TRUE(domain_in(nest, nest.statement("all")).is_equal(parse_set(
+        "[B, Y, C] -> { all[n, y, c, s] : 0 <= n < B and 0 <= y < Y and 0 <= c < C and 0 <= s < 3 and 0 <= y + s - 1 < Y }", "test")));
+    EXPECT_EQ(matches("skip_neutral", nest), 0U) << "once";
+  }
+  const Nest weighted = padded_windows(ReductionOp::add, true);
+  EXPECT_THAT(reads_of(rule("skip_neutral").apply(weighted, {"all"}).nest, "all"), UnorderedElementsAre("x", "w"));
+  EXPECT_THAT(rule("skip_neutral").finite(weighted), ElementsAre("w")) << "0 times infinity";
+  EXPECT_THAT(rule("skip_neutral").finite(padded_windows(ReductionOp::max)), IsEmpty());
+}
+
+TEST(SkipNeutral, OtherConstantsAndOtherReadersKeepTheirTerms) {
+  EXPECT_EQ(matches("skip_neutral", padded_windows(ReductionOp::mul)), 0U);
+  EXPECT_EQ(matches("skip_neutral", padded_windows(ReductionOp::max, true)), 0U) << "-inf times a weight is not -inf";
+  const auto changed = [](const std::string& name, const ScalarExpr& value) {
+    Nest nest = padded_windows(ReductionOp::add);
+    Statement statement = nest.statement(name);
+    statement.value = value;
+    replace_statement(nest, statement);
+    return nest;
+  };
+  EXPECT_EQ(matches("skip_neutral", changed("nothing", number(1))), 0U);
+  EXPECT_EQ(matches("skip_neutral", changed("init", number(1))), 0U) << "-0 and 0 would differ from a start of -0";
+  EXPECT_EQ(matches("skip_neutral", changed("all", read(0) * read(0))), 0U) << "squares";
+  Nest shared = padded_windows(ReductionOp::add);
+  Statement out = shared.statement("out");
+  const int ordinal = add_read(out, {"padded", parse_map("[B, Y, C] -> { out[n, y, c] -> padded[n, y, c, 0] }", "test")});
+  out.value = ScalarExpr::cast(ElementType::f16, read(0) + read(ordinal));
+  replace_statement(shared, out);
+  EXPECT_EQ(matches("skip_neutral", shared), 0U) << "another reader";
+}
+
 TEST(TermsLast, ChannelsBecomeNeighbouringTerms) {
   const Nest nest = rule("terms_last").apply(channels_first(), {"sum"}).nest;
   validate(nest);

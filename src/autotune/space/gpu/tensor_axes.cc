@@ -258,6 +258,10 @@ std::optional<TensorAxes> axes_of_sum(const Nest& nest, const NestStructure& str
   }
   if (result.row < 0 || result.column < 0 || !has(single_a, result.reduction_axis) || !has(single_b, result.reduction_axis))
     return std::nullopt;
+  // What blocks do not share, as places of which another statement takes the largest, would be loops within tiles.
+  for (const int axis : written) {
+    if (axis >= 0 && axis != result.row && axis != result.column && !is_common(group, axis) && extent(axis) > 1) return std::nullopt;
+  }
   // Copies bring whole tiles of terms.
   const isl::set domain = statement.domain.intersect_params(full_context(nest));
   const auto whole = [&](int axis) { return is_box(domain, loop_group.position_of(axis), innermost); };

@@ -16,6 +16,7 @@
 #include <optional>
 
 #include "poly/algebra/operands/half_products.h"
+#include "poly/algebra/operands/zero_parts.h"
 #include "poly/algebra/rules/rule_list.h"
 #include "poly/algebra/values/nest_edit.h"
 #include "poly/algebra/values/polynomial.h"
@@ -32,56 +33,16 @@ struct Skipping {
   std::string other;  ///< the tensor that zeros were multiplied by
 };
 
-/// What writes zeros and the copy of the temporary, if that is all.
-struct Writers {
-  const Statement* copy = nullptr;
-  isl::set zeros;
-};
-
-std::optional<Writers> writers_of_zeros(const Nest& nest, const Statement& sum, const std::string& tensor) {
-  Writers found{nullptr, isl::set::empty(tensor_box(nest.tensor(tensor)).space())};
-  for (const Statement* writer : writers_of(nest, tensor)) {
-    if (found.copy != nullptr || writer->reduction || writer->group >= sum.group || !alone_in_group(nest, writer->name))
-      return std::nullopt;
-    const isl::map written = writer->write.relation.intersect_domain(domain_in(nest, *writer));
-    const ScalarExpr bare = strip_exact_casts(writer->value);
-    if (bare.op() == ScalarOp::constant && bare.number() == 0) {
-      found.zeros = found.zeros.unite(written.range());
-    } else if (bare.op() == ScalarOp::read && is_half(bare.type()) && written.is_injective() &&
-               may_recompute(nest, *writer, sum)) {
-      found.copy = writer;
-    } else {
-      return std::nullopt;
-    }
-  }
-  return found.copy == nullptr ? std::nullopt : std::optional(found);
-}
-
 /// The sum without the terms for which the read of `ordinal` has zeros. Sets `why` where there is none.
 std::optional<Skipping> without_zeros(const Nest& nest, const Statement& sum, std::size_t ordinal, std::string& why) {
-  const std::string& tensor = sum.reads[ordinal].tensor;
   why = "its temporary is no copy of a 16-bit tensor with zeros beside it";
-  const auto writers = writers_of_zeros(nest, sum, tensor);
-  if (!writers) return std::nullopt;
-  const isl::set domain = domain_in(nest, sum);
-  const isl::map access = sum.reads[ordinal].relation.intersect_domain(domain),
-                 copied = writers->copy->write.relation.intersect_domain(domain_in(nest, *writers->copy));
-  const isl::map to_copy = access.apply_range(copied.reverse()).coalesce();
-  const isl::set kept = to_copy.domain().coalesce();
-  why = "it has no zeros for any term";
-  if (domain.is_subset(kept)) return std::nullopt;
-  why = "its temporary has other elements than zeros where it is no copy";
-  if (!domain.subtract(kept).apply(access).is_subset(writers->zeros)) return std::nullopt;
-  why = "what is left of its terms is in several pieces";
-  if (isl_set_n_basic_set(kept.get()) != 1) return std::nullopt;
-  Skipping result{sum, {}};
-  result.sum.domain = isl::manage(isl_set_gist_params(kept.copy(), full_context(nest).release()));
-  const ScalarExpr element = import_value(result.sum, *writers->copy, to_copy, strip_exact_casts(writers->copy->value));
-  result.sum.value = result.sum.value.rewrite([&](const ScalarExpr& node) {
-    const bool is_element = node.op() == ScalarOp::read && node.ordinal() == static_cast<int>(ordinal);
-    return is_element ? ScalarExpr::cast(node.type(), element) : node;
-  });
-  compact(result.sum);
+  const auto is_copy = [](const Statement& writer) {
+    const ScalarExpr bare = strip_exact_casts(writer.value);
+    return bare.op() == ScalarOp::read && is_half(bare.type());
+  };
+  auto found = without_constant_terms(nest, sum, ordinal, 0, is_copy, why);
+  if (!found) return std::nullopt;
+  Skipping result{std::move(*found), {}};
   why = "it is no sum of products of two 16-bit tensors, each of which follows a dim of the result that the other does not";
   const auto halves = half_products(result.sum);
   if (!halves || !follows_own_dim(result.sum, halves->first, halves->second) ||
