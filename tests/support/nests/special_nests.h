@@ -272,8 +272,9 @@ inline Nest some_distances(Dice& dice) {
   nest.statement("sum_init[i, j] : " + pair, "sum[i, j]", {}, number(0));
   nest.statement("sum_update[i, j, k] : " + pair + " and 0 <= k < C", "sum[i, j]",
                  {"x[i, k]", dice.chance(0.3) ? "x[j, k]" : "y[j, k]"}, gap * gap, ReductionOp::add);
-  nest.statement("out[i, j] : " + pair, "out[i, j]", {"sum[i, j]"},
-                 dice.of<ScalarExpr>({d, apply(ScalarOp::exp, d * number(-0.5)), apply(ScalarOp::sqrt, d), number(1) / (d + number(1))}));
+  nest.statement(
+      "out[i, j] : " + pair, "out[i, j]", {"sum[i, j]"},
+      dice.of<ScalarExpr>({d, apply(ScalarOp::exp, d * number(-0.5)), apply(ScalarOp::sqrt, d), number(1) / (d + number(1))}));
   return nest.build();
 }
 
