@@ -140,8 +140,9 @@ double ErrorSum::error(double sum, std::optional<ElementType> narrow, double ord
   if (magnitude_ >= (terms_ > 1 ? kInfiniteFrom / kRoomOfRules : kInfiniteFrom) || std::isnan(squares_) || squares_ == kInfinite)
     return kInfinite;
   double error = inherited_;
-  if (terms_ > 1) {
-    error += orders * kOrderFactor * 0x1p-24 * std::sqrt(static_cast<double>(terms_)) * magnitude_;
+  if (terms_ > 1 || orders > 1) {
+    const double roundings = std::sqrt(static_cast<double>(terms_)) + (orders > 1 ? 1 : 0);
+    error += orders * kOrderFactor * 0x1p-24 * roundings * magnitude_;
     if (std::isfinite(deviation_)) error += orders * kDeviationFactor * deviation_;
   }
   if (narrow) error += kSpread * std::sqrt(squares_) + kShared * unit_roundoff(*narrow) * std::fabs(sum);

@@ -21,8 +21,8 @@ inline constexpr double kRoomOfRules = 0x1p60;
 /// and of operands in 16 bits are about two standard deviations.
 inline constexpr double kErrorMargin = 4;
 
-/// Sums of squared differences may be made of products whose sums are larger (docs/algebra.md, expand_squares).
-inline constexpr double kExpandedOrders = 4;
+/// Sums of squared differences may be made of sums that are up to so many times larger (docs/algebra.md, expand_squares).
+inline constexpr double kExpandedOrders = 16;
 
 /// Error of a value that is rounded to `type`: 0 where no value within `error` of it rounds elsewhere.
 double cast_error(ElementType type, double value, double error);
@@ -52,7 +52,8 @@ class ErrorSum {
   void add_all(ReductionOp op, ElementType stored, const Terms& terms, double& sum);
   /// One term for each of several sums: the k-th one of `terms` for the k-th sum.
   static void add_each(ErrorSum* errors, ReductionOp op, ElementType stored, const Terms& terms, double* sums);
-  /// Error of the sum. `narrow`: the 16-bit type of the operands. `orders`: so many times what another order of terms makes of it.
+  /// Error of the sum. `narrow`: the 16-bit type of the operands. `orders`: it may be made of sums so many times larger, which are
+  /// rounded once more.
   double error(double sum, std::optional<ElementType> narrow, double orders = 1) const;
 
  private:

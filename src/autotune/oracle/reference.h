@@ -165,7 +165,7 @@ class Reference {
     std::vector<int> writers;   ///< statements, in textual order
     bool reduced = false;       ///< a reduction writes it
     std::optional<ElementType> narrow;  ///< operands of its sums may be rounded to this type
-    double orders = 1;                  ///< so many times the order of terms counts (ErrorSum::error)
+    double orders = 1;                  ///< its sums may be made of others so many times larger (ErrorSum::error)
   };
   struct Store : StoreForm {
     const std::byte* input = nullptr;

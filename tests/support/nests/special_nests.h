@@ -261,6 +261,23 @@ inline Nest some_quotients(Dice& dice) {
   return nest.build();
 }
 
+/// Sums of squared differences of rows, of two tensors or of one, and what is made of them.
+inline Nest some_distances(Dice& dice) {
+  const ElementType type = dice.chance(0.5) ? ElementType::f16 : ElementType::bf16;
+  const std::string pair = "0 <= i < R and 0 <= j < R" + std::string(dice.chance(0.3) ? " and j <= i" : "");
+  const ScalarExpr gap = wide(0, type) - wide(1, type), d = read(0);
+  NestBuilder nest("distances", {{"R", 4}, {"C", 5}});
+  nest.tensor("x", TensorRole::input, {"R", "C"}, type).tensor("y", TensorRole::input, {"R", "C"}, type);
+  nest.tensor("sum", TensorRole::temporary, {"R", "R"}).tensor("out", TensorRole::output, {"R", "R"});
+  nest.statement("sum_init[i, j] : " + pair, "sum[i, j]", {}, number(0));
+  nest.statement("sum_update[i, j, k] : " + pair + " and 0 <= k < C", "sum[i, j]",
+                 {"x[i, k]", dice.chance(0.3) ? "x[j, k]" : "y[j, k]"}, gap * gap, ReductionOp::add);
+  nest.statement(
+      "out[i, j] : " + pair, "out[i, j]", {"sum[i, j]"},
+      dice.of<ScalarExpr>({d, apply(ScalarOp::exp, d * number(-0.5)), apply(ScalarOp::sqrt, d), number(1) / (d + number(1))}));
+  return nest.build();
+}
+
 inline Nest some_nest(Dice& dice) {
   switch (dice.below(10)) {
     case 0:
@@ -273,6 +290,8 @@ inline Nest some_nest(Dice& dice) {
       return some_masked_reduction(dice);
     case 4:
       return some_weighted_sum(dice);
+    case 5:
+      return some_distances(dice);
     default:
       return some_softmax(dice);
   }
