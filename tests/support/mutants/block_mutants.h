@@ -171,6 +171,11 @@ class BlockMutator {
       change("a wider window", [&](auto& o) { o.window.insert(o.window.begin(), static_cast<int>(d)); });
     }
     if (!op.window.empty()) change("no window", [](auto& o) { o.window.clear(); });
+    if (op.carried >= 0) change("nothing carried", [](auto& o) { o.carried = -1; });
+    if (op.op.kind == OpKind::points) {
+      for (std::size_t k = 0; k < op.op.reads.size(); ++k)
+        change("another read carried", [&](auto& o) { o.carried = static_cast<int>(k); });
+    }
     if (op.prefix) {
       change("no prefix", [](auto& o) { o.prefix.reset(); });
       change("backward or not", [](auto& o) { o.prefix->backward = !o.prefix->backward; });

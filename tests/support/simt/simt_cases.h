@@ -225,14 +225,16 @@ inline std::vector<SimtCase> simt_cases() {
       list.add("prefix_down_kept", prefix_program(down), {{"rows", 37}}, half, 32);
     }
     for (const ReductionOp combine : {ReductionOp::max, ReductionOp::min, ReductionOp::mul}) {
-      PrefixForm form{.columns = 150, .backward = backward, .combine = combine, .kept = true, .adds = combine != ReductionOp::mul};
+      PrefixForm form{
+          .columns = 150, .backward = backward, .combine = combine, .kept = true, .adds = combine != ReductionOp::mul};
       list.add("prefix_others", prefix_program(form), {{"rows", 3}}, {.tolerance = 1e-4}, 64);
       list.add("prefix_others_unknown", prefix_program({.backward = backward, .combine = combine}), {{"rows", 2}, {"cols", 140}},
                {.tolerance = 1e-4}, 64);
     }
     for (const std::int64_t shift : {1, 3}) {
       for (const std::int64_t cols : {3, 9, 300}) {
-        list.add("prefix_shifted", prefix_program({.columns = cols, .backward = backward, .kept = true, .adds = true, .shift = shift}),
+        list.add("prefix_shifted",
+                 prefix_program({.columns = cols, .backward = backward, .kept = true, .adds = true, .shift = shift}),
                  {{"rows", 3}}, {.tolerance = 1e-4}, 64);
         list.add("prefix_shifted_down",
                  prefix_program({.rows_tile = 4, .backward = backward, .adds = true, .down = true, .shift = shift}),
@@ -252,6 +254,11 @@ inline std::vector<SimtCase> simt_cases() {
              bfloat, 32);
     list.add("prefix_misaligned", prefix_program({.columns = 512, .backward = backward, .kept = true}), {{"rows", 3}},
              {.misalignment = 1, .tolerance = 1e-4}, 64);
+  }
+  for (const bool backward : {false, true}) {
+    for (const std::int64_t steps : {0, 1, 7, 8, 9, 30})
+      list.add("recurrence", recurrence_program(false, backward), {{"rows", 37}, {"steps", steps}}, plain, 32);
+    list.add("recurrence_in_scratch", recurrence_program(true, backward), {{"rows", 50}, {"steps", 1}}, plain, 64);
   }
   list.add("block_steps", block_steps_program(), {{"rows", 3}, {"steps", 5}});
   list.add("transpose", transpose_program(f32), {{"rows", 50}, {"cols", 70}});

@@ -11,10 +11,10 @@ struct PrefixForm {
   std::int64_t columns = 0;    ///< 0: unknown
   bool backward = false, exclusive = false;
   ReductionOp combine = ReductionOp::add;
-  bool kept = false;      ///< sums stay in the block, and a map of them and of x is stored
-  bool adds = false;      ///< to what the result has
-  bool down = false;      ///< sums run down columns: places are the first index, rows the last one
-  bool infinite = false;  ///< some terms are infinite
+  bool kept = false;       ///< sums stay in the block, and a map of them and of x is stored
+  bool adds = false;       ///< to what the result has
+  bool down = false;       ///< sums run down columns: places are the first index, rows the last one
+  bool infinite = false;   ///< some terms are infinite
   std::int64_t shift = 0;  ///< sums are over k <= s - shift, or k >= s + shift, and start where there is a term
 };
 
@@ -25,7 +25,8 @@ inline TileProgram prefix_program(const PrefixForm& form) {
   if (form.columns == 0) m.size("cols");
   const IntExpr rows = var("rows"), cols = form.columns == 0 ? var("cols") : IntExpr(form.columns);
   const auto order = [&](IntExpr row, IntExpr place) {
-    return form.down ? std::vector<IntExpr>{std::move(place), std::move(row)} : std::vector<IntExpr>{std::move(row), std::move(place)};
+    return form.down ? std::vector<IntExpr>{std::move(place), std::move(row)}
+                     : std::vector<IntExpr>{std::move(row), std::move(place)};
   };
   const int x = m.input("x", form.type, order(rows, cols)),
             out = m.output("out", form.kept ? form.type : ElementType::f32, order(rows, cols)),
@@ -52,8 +53,8 @@ inline TileProgram prefix_program(const PrefixForm& form) {
   op.value = times(m.read(op, 0), ScalarExpr::constant(form.combine == ReductionOp::mul ? 1.1 : 0.5));
   if (form.infinite) {
     const ScalarExpr large = operator_of(ScalarOp::lt, ScalarExpr::constant(0.97), m.read(op, 0));
-    op.value = ScalarExpr::make(
-        ScalarOp::select, {large, ScalarExpr::constant(std::numeric_limits<double>::infinity()), op.value});
+    op.value =
+        ScalarExpr::make(ScalarOp::select, {large, ScalarExpr::constant(std::numeric_limits<double>::infinity()), op.value});
   }
   op.reduction = form.combine;
   op.initialize = !form.adds;
@@ -66,8 +67,40 @@ inline TileProgram prefix_program(const PrefixForm& form) {
     if (form.type != ElementType::f32) map.value = ScalarExpr::cast(form.type, map.value);
     ops.push_back(leaf(map));
   }
-  const IntExpr blocks = one ? rows : IntExpr::make(IntOp::floor_div, {rows + IntExpr(form.rows_tile - 1), IntExpr(form.rows_tile)});
+  const IntExpr blocks =
+      one ? rows : IntExpr::make(IntOp::floor_div, {rows + IntExpr(form.rows_tile - 1), IntExpr(form.rows_tile)});
   return m.finish(loop("ro", 0, blocks, sequence(ops), LoopKind::gpu_block));
+}
+
+/// h[r, t + 1] = 0.9 h[r, t] + x[r, t] y[t], where h[r, 0] is given: each thread has rows of its own. `scratch`: h is the block's own, and is
+/// copied out. `backward`: places of h run against time.
+inline TileProgram recurrence_program(bool scratch, bool backward) {
+  ProgramMaker m("recurrence");
+  m.size("rows").size("steps");
+  constexpr std::int64_t kSteps = 21;
+  const IntExpr steps = scratch ? IntExpr(kSteps) : var("steps");
+  const int x = m.input("x", ElementType::f32, {var("rows"), steps}), y = m.input("y", ElementType::f32, {steps}),
+            out = m.output("out", ElementType::f32, {var("rows"), steps + IntExpr(1)}),
+            h = scratch ? m.scratch("h", {32, kSteps + 1}) : out;
+  const IntExpr first = IntExpr(32) * var("ro"), t = var("t"), next = t + IntExpr(1);
+  const OpDim row = parallel_dim("r", 0, min(IntExpr(32), var("rows") - first), 32);
+  const auto at = [&](int buffer, const IntExpr& time) -> TileAccess {
+    return {buffer, {buffer == h && scratch ? var("r") : first + var("r"), backward ? steps - time : time}};
+  };
+  TileOp start = make_op(OpKind::map, "start", {row}, at(h, 0), {});
+  start.value = ScalarExpr::constant(0.25);
+  TileOp op = make_op(OpKind::points, "later", {row, serial_dim("t", 0, steps)}, at(h, next),
+                      {{x, {first + var("r"), t}}, at(h, t), {y, {t}}});
+  op.value = plus(times(ScalarExpr::constant(0.9), m.read(op, 1)), times(m.read(op, 0), m.read(op, 2)));
+  std::vector<TileTree> ops{leaf(start), leaf(op)};
+  if (scratch) {
+    TileOp copy = make_op(OpKind::copy, "copy", {row, parallel_dim("t", 0, steps + IntExpr(1))}, {out, {first + var("r"), t}},
+                          {{h, {var("r"), t}}});
+    copy.value = m.read(copy, 0);
+    ops.push_back(leaf(copy));
+  }
+  return m.finish(loop("ro", 0, IntExpr::make(IntOp::floor_div, {var("rows") + IntExpr(31), IntExpr(32)}), sequence(ops),
+                       LoopKind::gpu_block));
 }
 
 }  // namespace nestor::testing

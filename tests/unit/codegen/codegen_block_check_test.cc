@@ -455,6 +455,8 @@ std::vector<SimtCase> mutated_cases() {
                                                          {"prefix_rows_across_warps", {{"rows", 4}}},
                                                          {"prefix_down", {{"rows", 21}, {"cols", 9}}},
                                                          {"prefix_shifted", {}},
+                                                         {"recurrence", {{"rows", 37}, {"steps", 19}}},
+                                                         {"recurrence_in_scratch", {}},
                                                          {"prefix_shifted_rows", {{"rows", 5}}},
                                                          {"integers", {}}};
   std::vector<SimtCase> chosen;

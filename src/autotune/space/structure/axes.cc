@@ -283,17 +283,16 @@ int prefix_dim(const Statement& statement) {
   if (!statement.reduction) return -1;
   const int dims = static_cast<int>(statement.dims.size());
   const auto terms_follow = [&](int dim) {
-    return std::any_of(statement.reads.begin(), statement.reads.end(), [&](const Access& read) {
-      return depends_on_dim(read.relation.gist_domain(statement.domain), dim);
-    });
+    return std::any_of(statement.reads.begin(), statement.reads.end(),
+                       [&](const Access& read) { return depends_on_dim(read.relation.gist_domain(statement.domain), dim); });
   };
   const isl::space space = statement.domain.space();
   const auto bounded = [&](int low, int high) {
     isl_set* ordered = isl_set_universe(space.copy());
     ordered = isl_set_add_constraint(
         ordered, isl_constraint_set_coefficient_si(
-                     isl_constraint_set_coefficient_si(
-                         isl_constraint_alloc_inequality(isl_local_space_from_space(space.copy())), isl_dim_set, high, 1),
+                     isl_constraint_set_coefficient_si(isl_constraint_alloc_inequality(isl_local_space_from_space(space.copy())),
+                                                       isl_dim_set, high, 1),
                      isl_dim_set, low, -1));
     return statement.domain.is_subset(isl::manage(ordered));
   };

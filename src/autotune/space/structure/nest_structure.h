@@ -37,7 +37,7 @@ struct GroupForm {
     natural,    ///< no skew; serial loops outside, the others tiled
     wavefront,  ///< one skew; the skewed loop outside, the other one parallel inside it
     time_tile,  ///< skewed so that all common loops can be tiled; wavefronts of tiles in parallel
-    inside,     ///< parallel loops tiled, serial ones whole within them, innermost; with a skew of two: its wavefronts one after the other there
+    inside,  ///< parallel loops tiled, serial ones whole within them, innermost; with a skew of two: its wavefronts one after the other there
   };
   Kind kind = Kind::natural;
   std::vector<AxisSkew> skews;

@@ -19,6 +19,7 @@ constexpr BlockPass kPasses[] = {
     {"layouts", [](BlockPlan& plan, const Target& target, int exact) { choose_layouts(plan, target.threads, exact); }},
     {"placement", [](BlockPlan& plan, const Target&, int) { place_scratch(plan); }},
     {"vectors", [](BlockPlan& plan, const Target&, int) { choose_vectors(plan); }},
+    {"recurrences", [](BlockPlan& plan, const Target&, int) { carry_values(plan); }},
     {"windows", [](BlockPlan& plan, const Target&, int) { choose_windows(plan); }},
     {"fused reductions", [](BlockPlan& plan, const Target&, int) { join_reductions(plan); }},
     {"joined passes", [](BlockPlan& plan, const Target&, int) { join_passes(plan); }},

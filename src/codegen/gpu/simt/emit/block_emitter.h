@@ -18,9 +18,6 @@
 
 namespace nestor::nvptx {
 
-/// Numbers of reads of which none stands behind a condition, where an address may lie outside of the tensor.
-std::set<int> unconditional_reads(const ScalarExpr& expr);
-
 class BlockEmitter {
  public:
   using Value = llvm::Value;
@@ -191,6 +188,7 @@ class BlockEmitter {
   // prefix sums
   struct PrefixSums;
   void emit_prefix(const BlockOp& op);
+  void emit_recurrence(const BlockOp& op, Slot slot);
   void emit_serial_prefix(const BlockOp& op, int width, Slot slot);
   void prefix_pass(const BlockOp& op, int slot, Value* row_ok, Value* base, PrefixSums& sums);
   void load_prefix_terms(const BlockOp& op, int slot, Value* row_ok, Value* base, PrefixSums& sums);

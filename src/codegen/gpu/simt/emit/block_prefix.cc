@@ -52,7 +52,7 @@ void BlockEmitter::emit_prefix(const BlockOp& op) {
       prefix_pass(op, slot, row_ok, b_.getInt64(0), sums);
     } else {
       sums.carry = new_sums(op, 1)[0];
-      Value *passes = b_.CreateUDiv(b_.CreateNSWAdd(extent(dim), b_.getInt64(static_cast<std::uint64_t>(chunk - 1))),
+      Value* passes = b_.CreateUDiv(b_.CreateNSWAdd(extent(dim), b_.getInt64(static_cast<std::uint64_t>(chunk - 1))),
                                     b_.getInt64(static_cast<std::uint64_t>(chunk)));
       loop(b_.getInt64(0), passes, 1, [&](Value* pass) {
         Value* place = op.prefix->backward ? b_.CreateNSWSub(b_.CreateNSWSub(passes, b_.getInt64(1)), pass) : pass;
@@ -217,24 +217,71 @@ void BlockEmitter::emit_serial_prefix(const BlockOp& op, int width, Slot slot) {
     for (std::size_t e = 0; e < sums.size(); ++e) b_.CreateStore(values[e], sums[e]);
   };
   const auto run = [&](Value* from, Value* to, int count) {
-    loop(from, to, count, [&](Value* first) {
-      std::vector<std::vector<Value*>> terms;
-      const auto number = [&](int k) { return b_.CreateNSWAdd(first, b_.getInt64(static_cast<std::uint64_t>(k))); };
-      for (int k = 0; k < count; ++k) {
-        at(number(k));
-        // Of sums without their own term, the only one has none.
-        when(op.prefix->exclusive && count == 1 ? b_.CreateICmpSGT(length, b_.getInt64(1)) : nullptr, [&] {
-          const std::vector<Value*> found = prefix_terms(op, width, slot);
-          if (count > 1) return terms.push_back(found);
-          for (std::size_t e = 0; e < own.size(); ++e) b_.CreateStore(found[e], own[e]);
-        });
-        if (count == 1) terms.push_back(read_sums(op, own));
-      }
-      for (int k = 0; k < count; ++k) {
-        at(number(k));
-        add(terms[static_cast<std::size_t>(k)]);
-      }
-    }, kRolled);
+    loop(
+        from, to, count,
+        [&](Value* first) {
+          std::vector<std::vector<Value*>> terms;
+          const auto number = [&](int k) { return b_.CreateNSWAdd(first, b_.getInt64(static_cast<std::uint64_t>(k))); };
+          for (int k = 0; k < count; ++k) {
+            at(number(k));
+            // Of sums without their own term, the only one has none.
+            when(op.prefix->exclusive && count == 1 ? b_.CreateICmpSGT(length, b_.getInt64(1)) : nullptr, [&] {
+              const std::vector<Value*> found = prefix_terms(op, width, slot);
+              if (count > 1) return terms.push_back(found);
+              for (std::size_t e = 0; e < own.size(); ++e) b_.CreateStore(found[e], own[e]);
+            });
+            if (count == 1) terms.push_back(read_sums(op, own));
+          }
+          for (int k = 0; k < count; ++k) {
+            at(number(k));
+            add(terms[static_cast<std::size_t>(k)]);
+          }
+        },
+        kRolled);
+  };
+  Value* several = b_.CreateNSWMul(b_.CreateSDiv(length, b_.getInt64(kTermsAtOnce)), b_.getInt64(kTermsAtOnce));
+  run(b_.getInt64(0), several, kTermsAtOnce);
+  run(several, length, 1);
+}
+
+/// What does not hang on the point before is loaded for a few points at once.
+void BlockEmitter::emit_recurrence(const BlockOp& op, Slot slot) {
+  std::size_t own = 0;
+  for (std::size_t d = 0; d < op.op.dims.size(); ++d) {
+    if (op.roles[d] != DimRole::serial) continue;
+    if (single_valued(op.op.dims[d])) environment_[op.op.dims[d].var] = integer(op.op.dims[d].lower);
+    if (!single_valued(op.op.dims[d])) own = d;
+  }
+  const OpDim& dim = op.op.dims[own];
+  std::set<int> others = unconditional_reads(op.op.value);
+  others.erase(op.carried);
+  Value *first = integer(dim.lower), *length = extent(dim);
+  Value* before = entry_alloca(b_.getFloatTy(), "before");
+  when(b_.CreateICmpSGT(length, b_.getInt64(0)), [&] {
+    environment_[dim.var] = first;
+    b_.CreateStore(load_read(op, op.carried, 1, slot)[0], before);
+  });
+  const auto run = [&](Value* from, Value* to, int count) {
+    loop(
+        from, to, count,
+        [&](Value* start) {
+          std::vector<Loaded> loaded(static_cast<std::size_t>(count));
+          const auto at = [&](std::size_t k) {
+            environment_[dim.var] = b_.CreateNSWAdd(first, b_.CreateNSWAdd(start, b_.getInt64(k)));
+          };
+          for (std::size_t k = 0; k < loaded.size(); ++k) {
+            at(k);
+            for (const int ordinal : others) loaded[k][ordinal] = load_read(op, ordinal, 1, slot);
+          }
+          for (std::size_t k = 0; k < loaded.size(); ++k) {
+            at(k);
+            loaded[k][op.carried] = {b_.CreateLoad(b_.getFloatTy(), before)};
+            const std::vector<Value*> values = point_values(op, op.op.value, 1, slot, loaded[k]);
+            store(op, values, ElementType::f32, slot);
+            b_.CreateStore(values[0], before);
+          }
+        },
+        kRolled);
   };
   Value* several = b_.CreateNSWMul(b_.CreateSDiv(length, b_.getInt64(kTermsAtOnce)), b_.getInt64(kTermsAtOnce));
   run(b_.getInt64(0), several, kTermsAtOnce);

@@ -16,21 +16,7 @@ using llvm::Value;
 /// Points of a sum that a thread loads at once.
 constexpr int kSumUnroll = 4;
 
-void collect_reads(const ScalarExpr& expr, bool behind, std::set<int>& always, std::set<int>& conditional) {
-  if (expr.op() == ScalarOp::read) (behind ? conditional : always).insert(expr.ordinal());
-  const bool branches = expr.op() == ScalarOp::select || expr.op() == ScalarOp::logical_and || expr.op() == ScalarOp::logical_or;
-  for (std::size_t k = 0; k < expr.args().size(); ++k)
-    collect_reads(expr.args()[k], behind || (branches && k > 0), always, conditional);
-}
-
 }  // namespace
-
-std::set<int> unconditional_reads(const ScalarExpr& expr) {
-  std::set<int> always, conditional;
-  collect_reads(expr, false, always, conditional);
-  for (const int ordinal : conditional) always.erase(ordinal);
-  return always;
-}
 
 void BlockEmitter::emit_op(const BlockOp& op) {
   if (op.barrier_before) barrier();
@@ -244,6 +230,7 @@ void BlockEmitter::emit_unit(const BlockOp& op, int width, Slot slot) {
   if (op.ahead > 0) return for_serial(op, [](const OpDim&) { return true; }, [&] { emit_ahead(op, width, slot); });
   if (op.op.reduction && op.op.kind != OpKind::points) return emit_accumulation(op, width, slot);
   if (op.op.reduction) return emit_point_reduction(op, slot);
+  if (op.carried >= 0) return emit_recurrence(op, slot);
   for_serial(op, [](const OpDim&) { return true; }, [&] { emit_points(op, width, slot); });
 }
 

@@ -93,7 +93,8 @@ class BarrierPass {
 
   /// Partial results pass through shared memory, with a barrier between; those of one warp do not.
   bool combines_in_memory(const BlockOp& op) const {
-    return (op.crosses_warps() && plan_.cluster == 1) || op.prefix_crosses_warps() || (op.crosses_groups() && op.group_partials() > 1);
+    return (op.crosses_warps() && plan_.cluster == 1) || op.prefix_crosses_warps() ||
+           (op.crosses_groups() && op.group_partials() > 1);
   }
 
   void touches(const BlockOp& op, Pending& before, Pending& after) const {

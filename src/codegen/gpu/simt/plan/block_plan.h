@@ -106,7 +106,6 @@ struct PrefixPlan {
   bool widened = false;
 };
 
-
 struct BlockOp {
   TileOp op;
   std::vector<DimRole> roles;
@@ -128,6 +127,8 @@ struct BlockOp {
   int warp_lead = -1;    ///< op whose value over the thread's own warp is meant by the scalar kWarpLead
   bool gathers = false;  ///< the warps of a block combine their results before blocks of a cluster exchange them
   int joins = -1;        ///< reduction before it over whose columns its own terms are added up in one pass
+  /// Read of the element that the thread wrote at the point before, along its serial dim: the value stays in a register.
+  int carried = -1;
   /// Reduced dims whose points are written out for all rows of a run together, so that a term that several of them read is loaded once.
   /// Empty: sums are made row by row.
   std::vector<int> window;
@@ -148,7 +149,7 @@ struct BlockOp {
   bool prefix_crosses_warps() const { return spreads_prefix() && layout.lanes > 32; }
   /// Chunks of a row whose sums are made together; those of longer rows one by one.
   std::int64_t prefix_chunks() const;
-  bool prefix_in_one_pass() const;  ///< over each row
+  bool prefix_in_one_pass() const;                     ///< over each row
   int partial_words() const { return fused ? 2 : 1; }  ///< of 32 bits, of a partial result
   bool crosses_groups() const { return divides() && !reduces_columns(); }
   /// Sums of a column that threads of different warps have when crosses_groups().
@@ -212,6 +213,7 @@ void choose_layouts(BlockPlan& plan, int most_threads, int exact_threads);
 void place_scratch(BlockPlan& plan);  ///< registers or shared
 void choose_vectors(BlockPlan& plan);
 void join_reductions(BlockPlan& plan);  ///< leads and followers whose partial results are combined together
+void carry_values(BlockPlan& plan);     ///< what a thread writes and reads again at its next point
 void choose_windows(BlockPlan& plan);   ///< sums of neighbouring rows that share what they read
 void join_passes(BlockPlan& plan);      ///< reductions over the same columns of the same memory, in one pass
 void allocate_shared(BlockPlan& plan, const NvptxTarget& target);
@@ -249,6 +251,9 @@ inline constexpr std::int64_t kMostPairRows = 8;
 
 /// The op with prefix sums in place of its sums over all that stands before; nullopt: it has no such form.
 std::optional<BlockOp> prefix_sums_of(const TileOp& op, const std::vector<Buffer>& buffers);
+
+/// Numbers of reads of which none stands behind a condition, where an address may lie outside of the tensor.
+std::set<int> unconditional_reads(const ScalarExpr& expr);
 
 /// Can the op's accesses along its column be vectors of `width`? Notes the conditions in `plan` when `commit`.
 bool can_vectorise(BlockPlan& plan, BlockOp& op, int width, bool commit);

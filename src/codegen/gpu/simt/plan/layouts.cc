@@ -164,8 +164,8 @@ void choose_roles(BlockPlan& plan) {
     // What no lanes scan each thread runs through.
     if (op.prefix && column != op.prefix->kept) spread.back()[static_cast<std::size_t>(op.prefix->kept)] = false;
     assign_roles(op, spread.back(), column);
-    const bool row_like =
-        column >= 0 && op.rows.empty() && !op.prefix && !op.op.dims[column].reduced && op.op.dims[column].kind != LoopKind::gpu_lane;
+    const bool row_like = column >= 0 && op.rows.empty() && !op.prefix && !op.op.dims[column].reduced &&
+                          op.op.dims[column].kind != LoopKind::gpu_lane;
     if (row_like) {
       undecided.push_back(static_cast<int>(k));
     } else {

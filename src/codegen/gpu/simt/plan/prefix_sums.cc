@@ -90,8 +90,8 @@ std::optional<BlockOp> prefix_sums_of(const TileOp& op, const std::vector<Buffer
     if (d == summed || !s.parallel || !op.guard.uses(s.var) || reads_at(op, s.var)) continue;
     if (s.kind == LoopKind::gpu_lane) continue;
     auto order = order_of(op, s, k, buffers);
-    const bool reads_result = std::any_of(op.reads.begin(), op.reads.end(),
-                                          [&](const TileAccess& read) { return read.buffer == op.write.buffer; });
+    const bool reads_result =
+        std::any_of(op.reads.begin(), op.reads.end(), [&](const TileAccess& read) { return read.buffer == op.write.buffer; });
     if (!order || reads_result) continue;
     order->kept = d < summed ? d : d - 1;
     BlockOp result;

@@ -103,6 +103,7 @@ class Printer {
     line(depth, describe(op.op, plan_.program->buffers));
     line(depth + 2, layout_text(op));
     if (op.product) line(depth + 2, product_text(*op.product));
+    if (op.carried >= 0) line(depth + 2, "each point has what the one before has written in a register");
     if (op.prefix)
       line(depth + 2, fmt::format("sums of all {} {} {}", op.prefix->backward ? "behind" : "before",
                                   op.op.dims[op.prefix->kept].var, op.prefix->exclusive ? "itself left out" : "and itself"));

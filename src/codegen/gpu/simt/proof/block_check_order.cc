@@ -46,7 +46,8 @@ class EventMaker {
       add(parts, read, false, op_.divides() ? Rows::all : rows, columns_of(op_.column, !in_registers && !combines));
     }
     add_result(results, in_registers);
-    const bool meets = (op_.crosses_warps() && proof_.plan.cluster == 1) || op_.prefix_crosses_warps() || (op_.crosses_groups() && op_.group_partials() > 1);
+    const bool meets = (op_.crosses_warps() && proof_.plan.cluster == 1) || op_.prefix_crosses_warps() ||
+                       (op_.crosses_groups() && op_.group_partials() > 1);
     if (!meets) {
       parts.insert(parts.end(), results.begin(), results.end());
       events.phases = {std::move(parts)};
