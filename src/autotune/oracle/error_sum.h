@@ -53,7 +53,10 @@ class ErrorSum {
   double error(double sum, std::optional<ElementType> narrow) const;
 
  private:
+  template <bool kOperands>
+  void add_terms(const Terms& terms, double& sum);
   void add_finite(const Terms& terms, double& sum);
+  void add_special(const Terms& terms, int first, double& sum);
   double inherited_ = 0;
   double squares_ = 0;
   double magnitude_ = 0;
