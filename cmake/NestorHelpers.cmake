@@ -90,6 +90,20 @@ if(CMAKE_CXX_FLAGS MATCHES "fsanitize")
   set(NESTOR_TEST_SECONDS 3600)
 endif()
 
+# Processor seconds of the longest tests, about. ctest starts them first, so that none of them ends alone.
+set(NESTOR_TEST_COSTS integration_python_torch 250 unit_api 90 golden_codegen 80 property_poly 70 unit_codegen 55 unit_autotune 50 integration_program 50
+    integration_halide_reference 40 integration_python 35 integration_report 35 property_codegen 30 integration_soak 30)
+
+# nestor_test_cost(TEST KEY): what the list says of KEY.
+function(nestor_test_cost test key)
+  list(FIND NESTOR_TEST_COSTS ${key} place)
+  if(place GREATER_EQUAL 0)
+    math(EXPR place "${place} + 1")
+    list(GET NESTOR_TEST_COSTS ${place} cost)
+    set_tests_properties(${test} PROPERTIES COST ${cost})
+  endif()
+endfunction()
+
 # nestor_test(NAME LABEL SOURCES ... LIBRARIES ... [PARTS n]): one GoogleTest program of the sources. With PARTS, ctest has n tests of
 # it, NAME_1 and so on, each of which runs every n-th case: processors share them.
 function(nestor_test name label)
@@ -109,6 +123,7 @@ function(nestor_test name label)
   if(NOT arg_PARTS)
     add_test(NAME ${name} COMMAND ${name})
     set_tests_properties(${name} PROPERTIES LABELS ${label} TIMEOUT ${NESTOR_TEST_SECONDS})
+    nestor_test_cost(${name} ${name})
     return()
   endif()
   foreach(part RANGE 1 ${arg_PARTS})
@@ -116,6 +131,7 @@ function(nestor_test name label)
     add_test(NAME ${name}_${part} COMMAND ${name})
     set_tests_properties(${name}_${part} PROPERTIES LABELS ${label} TIMEOUT ${NESTOR_TEST_SECONDS}
                          ENVIRONMENT "GTEST_TOTAL_SHARDS=${arg_PARTS};GTEST_SHARD_INDEX=${index}")
+    nestor_test_cost(${name}_${part} ${name})
   endforeach()
 endfunction()
 

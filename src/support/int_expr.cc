@@ -208,26 +208,59 @@ std::int64_t IntExpr::evaluate(const std::function<std::int64_t(const std::strin
   if (op() == IntOp::variable) return value_of(name());
   if (op() == IntOp::select)
     return args()[0].evaluate(value_of) != 0 ? args()[1].evaluate(value_of) : args()[2].evaluate(value_of);
-  std::vector<std::int64_t> values;
-  for (const IntExpr& arg : args()) values.push_back(arg.evaluate(value_of));
-  return compute(op(), values);
+  const std::int64_t first = args()[0].evaluate(value_of);
+  return op() == IntOp::logical_not ? first == 0 : compute_binary(op(), first, args()[1].evaluate(value_of));
 }
 
 std::string IntExpr::str() const {
-  if (!defined()) return "true";
-  if (op() == IntOp::constant) return std::to_string(value());
-  if (op() == IntOp::variable) return name();
-  const auto text = [](const IntExpr& arg) {
-    const std::string inner = arg.str();
-    return infix(arg.op()) != nullptr ? "(" + inner + ")" : inner;
+  std::string text;
+  append_to(text);
+  return text;
+}
+
+/// Nothing is copied from one level to the next: proofs ask for many texts.
+void IntExpr::append_to(std::string& text) const {
+  if (!defined()) {
+    text += "true";
+    return;
+  }
+  if (op() == IntOp::constant) {
+    text += std::to_string(value());
+    return;
+  }
+  if (op() == IntOp::variable) {
+    text += name();
+    return;
+  }
+  const auto add = [&](const char* before, std::size_t k, const char* behind) {
+    text += before;
+    args()[k].append_to(text);
+    text += behind;
+  };
+  const auto add_operand = [&](std::size_t k) {
+    const bool nested = infix(args()[k].op()) != nullptr;
+    add(nested ? "(" : "", k, nested ? ")" : "");
   };
   if (const char* between = infix(op())) {
-    if (op() == IntOp::add) return args()[0].str() + between + args()[1].str();
-    return text(args()[0]) + between + text(args()[1]);
+    if (op() == IntOp::add) {
+      add("", 0, between);
+      return add("", 1, "");
+    }
+    add_operand(0);
+    text += between;
+    return add_operand(1);
   }
-  if (op() == IntOp::logical_not) return "!" + text(args()[0]);
-  if (op() == IntOp::select) return "(" + args()[0].str() + " ? " + args()[1].str() + " : " + args()[2].str() + ")";
-  return std::string(op() == IntOp::min ? "min(" : "max(") + args()[0].str() + ", " + args()[1].str() + ")";
+  if (op() == IntOp::logical_not) {
+    text += "!";
+    return add_operand(0);
+  }
+  if (op() == IntOp::select) {
+    add("(", 0, " ? ");
+    add("", 1, " : ");
+    return add("", 2, ")");
+  }
+  add(op() == IntOp::min ? "min(" : "max(", 0, ", ");
+  add("", 1, ")");
 }
 
 IntExpr operator+(const IntExpr& a, const IntExpr& b) { return IntExpr::make(IntOp::add, {a, b}); }

@@ -63,6 +63,7 @@ class IntExpr {
     std::string name;
     std::vector<IntExpr> args;
   };
+  void append_to(std::string& text) const;
   explicit IntExpr(Node node) : node_(std::make_shared<const Node>(std::move(node))) {}
   std::shared_ptr<const Node> node_;
 };

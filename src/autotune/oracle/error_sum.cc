@@ -85,9 +85,11 @@ void ErrorSum::add(ReductionOp op, ElementType type, double term, double error, 
   ++terms_;
 }
 
-/// What add() does to each, without its cases: most of the oracle's time goes into sums.
-inline void ErrorSum::add_finite(const Terms& terms, double& sum) {
-  double exact = sum, magnitude = magnitude_, deviation = deviation_;
+/// What add() does to each, without its cases: most of the oracle's time goes into sums. One loop, so that the processor goes on with all of
+/// them at once: each waits for itself alone.
+template <bool kOperands>
+void ErrorSum::add_terms(const Terms& terms, double& sum) {
+  double exact = sum, magnitude = magnitude_, deviation = deviation_, inherited = inherited_, squares = squares_;
   float simulated = simulated_;
   for (int k = 0; k < terms.count; ++k) {
     const double term = terms.values[k];
@@ -98,23 +100,42 @@ inline void ErrorSum::add_finite(const Terms& terms, double& sum) {
     const double size = std::fabs(exact);
     if (size >= semantics::kOverflow || size <= semantics::kUnderflow) exact = semantics::in_range(exact);
     deviation = std::max(deviation, std::fabs(static_cast<double>(simulated) - exact));
+    if constexpr (kOperands) {
+      inherited += terms.operands[k] == kInfinite ? kInfinite : terms.errors[k];
+      squares += terms.operands[k] * terms.operands[k];
+    } else {
+      inherited += terms.errors[k];
+    }
   }
-  for (int k = 0; k < terms.count; ++k)
-    inherited_ += terms.operands && terms.operands[k] == kInfinite ? kInfinite : terms.errors[k];
-  for (int k = 0; k < terms.count && terms.operands; ++k) squares_ += terms.operands[k] * terms.operands[k];
   sum = exact;
   magnitude_ = magnitude;
   deviation_ = deviation;
+  inherited_ = inherited;
+  squares_ = squares;
   simulated_ = simulated;
   terms_ += terms.count;
+}
+
+inline void ErrorSum::add_finite(const Terms& terms, double& sum) {
+  return terms.operands ? add_terms<true>(terms, sum) : add_terms<false>(terms, sum);
+}
+
+/// The same from term `first` on of a sum that is infinite or NaN: its size and order say nothing more.
+void ErrorSum::add_special(const Terms& terms, int first, double& sum) {
+  for (int k = first; k < terms.count; ++k) {
+    sum = semantics::in_range(sum + terms.values[k]);
+    inherited_ += terms.operands && terms.operands[k] == kInfinite ? kInfinite : terms.errors[k];
+  }
 }
 
 void ErrorSum::add_all(ReductionOp op, ElementType stored, const Terms& terms, double& sum) {
   const bool finite =
       std::all_of(terms.values, terms.values + terms.count, [](double value) { return std::fabs(value) < kInfinite; });
   const bool floats = stored != ElementType::i32 && terms.type != ElementType::i32;
-  if (op == ReductionOp::add && floats && finite && !special_) return add_finite(terms, sum);
+  const bool added = op == ReductionOp::add && floats;
+  if (added && finite && !special_) return add_finite(terms, sum);
   for (int k = 0; k < terms.count; ++k) {
+    if (added && special_) return add_special(terms, k, sum);
     const double before = sum;
     sum = semantics::combine(op, terms.type, before, terms.values[k]);
     add(op, stored, terms.values[k], terms.errors[k], terms.operands ? terms.operands[k] : 0, before, sum);

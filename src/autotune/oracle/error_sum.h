@@ -57,7 +57,10 @@ class ErrorSum {
   double error(double sum, std::optional<ElementType> narrow, double orders = 1) const;
 
  private:
+  template <bool kOperands>
+  void add_terms(const Terms& terms, double& sum);
   void add_finite(const Terms& terms, double& sum);
+  void add_special(const Terms& terms, int first, double& sum);
   double inherited_ = 0;
   double squares_ = 0;
   double magnitude_ = 0;

@@ -34,6 +34,20 @@ IndexExpr::IndexExpr(std::int64_t constant) { root_ = add_node({Op::constant, co
 
 IndexExpr::IndexExpr(__isl_keep isl_ast_expr* expr, const SlotMap& slots) { root_ = compile(expr, slots); }
 
+IndexExpr::IndexExpr(std::int64_t constant, const std::vector<std::pair<int, std::int64_t>>& factors) {
+  int sum = -1;
+  for (const auto& [slot, factor] : factors) {
+    int term = add_node({Op::slot, slot});
+    if (factor != 1) term = add_node({Op::mul, 0, add_node({Op::constant, factor}), term});
+    sum = sum < 0 ? term : add_node({Op::add, 0, sum, term});
+  }
+  if (sum < 0 || constant != 0) {
+    const int number = add_node({Op::constant, constant});
+    sum = sum < 0 ? number : add_node({Op::add, 0, sum, number});
+  }
+  root_ = sum;
+}
+
 int IndexExpr::add_node(Node node) {
   nodes_.push_back(node);
   return static_cast<int>(nodes_.size()) - 1;

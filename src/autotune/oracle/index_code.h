@@ -9,6 +9,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace nestor {
@@ -23,6 +24,8 @@ class IndexExpr {
   explicit IndexExpr(std::int64_t constant);
   /// Compiles an expression; every name must be in `slots`.
   IndexExpr(__isl_keep isl_ast_expr* expr, const SlotMap& slots);
+  /// constant + the sum of so many times what those slots hold.
+  IndexExpr(std::int64_t constant, const std::vector<std::pair<int, std::int64_t>>& factors);
 
   std::int64_t evaluate(const std::int64_t* frame) const { return evaluate_node(root_, frame); }
   /// Constant factor of `slot` if the expression is linear in it (0 when it does not occur).

@@ -44,6 +44,7 @@ class Reference::Leaves : public LeafSource, public LeafErrors {
   void read(int ordinal, double* out, int count) override {
     const CompiledAccess& access = code_.reads[ordinal];
     const Store& store = reference_.stores_[access.tensor];
+    if (store.input && access.address.linear && !access.guard && read_straight(access, store, out, count)) return;
     std::array<std::int64_t, kChunk> address;
     addresses(access, store, address.data(), count);
     if (store.input) {
@@ -115,14 +116,32 @@ class Reference::Leaves : public LeafSource, public LeafErrors {
     for (int d = 0; d < code_.dims; ++d) dims[d] = dims_[d] + k * (strides_.empty() ? 0 : strides_[d]);
   }
 
+  /// From one element to the next of an access that is linear.
+  std::int64_t step_of(const CompiledAccess& access, int count) const {
+    std::int64_t step = 0;
+    for (int d = 0; d < code_.dims && count > 1; ++d) step += access.address.factors[d] * strides_[d];
+    return step;
+  }
+
+  /// Floats that lie side by side, or one of them again and again; false: others.
+  bool read_straight(const CompiledAccess& access, const Store& store, double* out, int count) const {
+    const std::int64_t step = step_of(access, count);
+    if ((store.type != ElementType::f32 && store.decoded.empty()) || step < 0 || step > 1) return false;
+    const auto* values = store.decoded.empty() ? reinterpret_cast<const float*>(store.input) : store.decoded.data();
+    values += access.address.at(dims_);
+    if (step == 0) {
+      std::fill_n(out, count, static_cast<double>(*values));
+    } else {
+      std::copy_n(values, count, out);
+    }
+    return true;
+  }
+
   /// Element numbers of an access at each point; -1 where it does not exist.
   void addresses(const CompiledAccess& access, const Store& store, std::int64_t* out, int count) const {
     if (access.address.linear && !access.guard) {
       const std::int64_t first = access.address.at(dims_);
-      std::int64_t step = 0;
-      if (count > 1) {
-        for (int d = 0; d < code_.dims; ++d) step += access.address.factors[d] * strides_[d];
-      }
+      const std::int64_t step = step_of(access, count);
       for (int k = 0; k < count; ++k) out[k] = first + k * step;
       return;
     }
@@ -333,6 +352,11 @@ void Reference::store_chunk(int statement, const std::int64_t* dims, const std::
   const std::int64_t first = code.write.at(dims, store.strides);
   if (code.write.address.linear && count > 1) {
     for (int d = 0; d < code.dims; ++d) step += code.write.address.factors[d] * strides[d];
+  }
+  if (code.reduction && code.write.address.linear && count > 1 && step == 0) {
+    double sum = memory.known(first) ? memory.get(first) : neutral;
+    store.sums[first].add_all(*code.reduction, store.type, {code.type, chunk.values, chunk.errors, chunk.operands, count}, sum);
+    return memory.set(first, sum);
   }
   for (int k = 0; k < count; ++k) {
     std::int64_t address = first + k * step;

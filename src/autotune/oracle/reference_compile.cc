@@ -50,19 +50,46 @@ DimFunction make_function(IndexExpr expr, int dims) {
   return function;
 }
 
-IndexExpr zero(isl_ctx* ctx, const SlotMap& slots) {
-  isl_ast_expr* expr = isl_ast_expr_from_val(isl_val_zero(ctx));
-  IndexExpr result(expr, slots);
-  isl_ast_expr_free(expr);
-  return result;
+/// One linear function of parameters that are slots, and nothing else; far cheaper than isl's expressions.
+std::optional<IndexExpr> linear_expression(__isl_keep isl_pw_aff* function, const SlotMap& slots) {
+  if (isl_pw_aff_n_piece(function) != 1 || isl_pw_aff_dim(function, isl_dim_in) > 0) return std::nullopt;
+  isl_aff* only = nullptr;
+  const auto take = [](isl_set* domain, isl_aff* aff, void* found) {
+    isl_set_free(domain);
+    *static_cast<isl_aff**>(found) = aff;
+    return isl_stat_ok;
+  };
+  isl_pw_aff_foreach_piece(function, take, static_cast<void*>(&only));
+  const isl::aff aff = isl::manage(only);
+  if (isl_aff_dim(only, isl_dim_div) > 0 || isl_aff_is_nan(only) == isl_bool_true) return std::nullopt;
+  bool whole = true;
+  const auto number = [&](__isl_take isl_val* value) {
+    whole = whole && isl_val_is_int(value) == isl_bool_true;
+    const long found = isl_val_get_num_si(value);
+    isl_val_free(value);
+    return static_cast<std::int64_t>(found);
+  };
+  const std::int64_t constant = number(isl_aff_get_constant_val(only));
+  std::vector<std::pair<int, std::int64_t>> factors;
+  for (int k = 0; k < static_cast<int>(isl_aff_dim(only, isl_dim_param)); ++k) {
+    const std::int64_t factor = number(isl_aff_get_coefficient_val(only, isl_dim_param, k));
+    if (factor == 0) continue;
+    const auto slot = slots.find(isl_aff_get_dim_name(only, isl_dim_param, static_cast<unsigned>(k)));
+    if (slot == slots.end()) return std::nullopt;
+    factors.emplace_back(slot->second, factor);
+  }
+  return whole ? std::optional(IndexExpr(constant, factors)) : std::nullopt;
 }
 
 /// 0 where there are no points, of which isl has no expression: nothing asks for its value.
 IndexExpr expression_of(__isl_take isl_pw_aff* function, const isl::set& context, const SlotMap& slots) {
   if (isl_pw_aff_n_piece(function) == 0 || context.is_empty()) {
-    isl_ctx* ctx = isl_pw_aff_get_ctx(function);
     isl_pw_aff_free(function);
-    return zero(ctx, slots);
+    return IndexExpr(0);
+  }
+  if (auto linear = linear_expression(function, slots)) {
+    isl_pw_aff_free(function);
+    return *std::move(linear);
   }
   isl_ast_build* build = isl_ast_build_from_context(isl_set_params(context.copy()));
   isl_ast_expr* expr = isl_ast_build_expr_from_pw_aff(build, function);
@@ -75,7 +102,7 @@ IndexExpr expression_of(__isl_take isl_pw_aff* function, const isl::set& context
 
 /// Whether the values of parameters are in a set, where they are in `context`; false where there are none.
 IndexExpr membership(const isl::set& set, const isl::set& context, const SlotMap& slots) {
-  if (context.is_empty()) return zero(isl_set_get_ctx(context.get()), slots);
+  if (context.is_empty()) return IndexExpr(0);
   isl_ast_build* build = isl_ast_build_from_context(context.copy());
   isl_ast_expr* expr = isl_ast_build_expr_from_set(build, set.copy());
   if (!expr) internal_error("oracle: isl gives no expression for a condition");
@@ -223,6 +250,49 @@ isl_map* order_of(const isl::set& domain, int position) {
   const unsigned dims = static_cast<unsigned>(isl_set_dim(domain.get(), isl_dim_set));
   order = isl_map_insert_dims(order, isl_dim_out, dims, 1);
   return isl_map_fix_si(order, isl_dim_out, dims, position);
+}
+
+/// The least and the largest value of each dim, where the points are all that lie between them.
+std::optional<std::vector<std::pair<std::int64_t, std::int64_t>>> box_of(const isl::set& domain) {
+  if (domain.is_empty()) return std::nullopt;
+  std::vector<std::pair<std::int64_t, std::int64_t>> ranges;
+  isl_set* box = isl_set_universe(isl_set_get_space(domain.get()));
+  for (int k = 0; k < static_cast<int>(isl_set_dim(domain.get(), isl_dim_set)); ++k) {
+    ranges.push_back(dim_range(domain, k));
+    isl_ctx* ctx = isl_set_get_ctx(box);
+    box = isl_set_lower_bound_val(box, isl_dim_set, k, isl_val_int_from_si(ctx, ranges.back().first));
+    box = isl_set_upper_bound_val(box, isl_dim_set, k, isl_val_int_from_si(ctx, ranges.back().second));
+  }
+  // Not isl_set_is_box, which takes every second point for a box.
+  return isl::manage(box).is_subset(domain) ? std::optional(std::move(ranges)) : std::nullopt;
+}
+
+/// The loops of one statement whose points are a box, in the order of its dims: what isl would generate, without isl. Nothing elsewhere.
+std::optional<LoopCode> loops_of_box(const isl::set& domain, const std::string& statement, SlotMap& slots) {
+  const auto ranges = box_of(domain);
+  if (!ranges) return std::nullopt;
+  LoopCode code;
+  code.kind = LoopCode::Kind::statement;
+  code.statement = statement;
+  std::vector<LoopCode> loops;
+  for (int k = 0; k < static_cast<int>(ranges->size()); ++k) {
+    const auto [low, high] = (*ranges)[static_cast<std::size_t>(k)];
+    if (low == high) {
+      code.arguments.emplace_back(low);
+      continue;
+    }
+    LoopCode& loop = loops.emplace_back();
+    loop.kind = LoopCode::Kind::loop;
+    loop.slot = slots.emplace(slot_name("c", k), static_cast<int>(slots.size())).first->second;
+    loop.lower = IndexExpr(low);
+    loop.upper = IndexExpr(high);
+    code.arguments.emplace_back(0, std::vector<std::pair<int, std::int64_t>>{{loop.slot, 1}});
+  }
+  for (; !loops.empty(); loops.pop_back()) {
+    loops.back().children.push_back(std::move(code));
+    code = std::move(loops.back());
+  }
+  return code;
 }
 
 }  // namespace
@@ -477,11 +547,17 @@ void Reference::compile_groups() {
   for (std::size_t first = 0; first < statements_.size();) {
     std::size_t last = first;
     while (last < statements_.size() && statements_[last].group == statements_[first].group) ++last;
+    SlotMap slots;
+    if (auto box = last == first + 1 ? loops_of_box(domains_[first], statements_[first].name, slots) : std::nullopt) {
+      finish_loops(*box, true);
+      group_loops_.push_back(*std::move(box));
+      first = last;
+      continue;
+    }
     isl_union_map* schedule = isl_union_map_from_map(order_of(domains_[first], 0));
     for (std::size_t s = first + 1; s < last; ++s) {
       schedule = isl_union_map_add_map(schedule, order_of(domains_[s], static_cast<int>(s - first)));
     }
-    SlotMap slots;
     LoopCode code;
     isl_set* anything = isl_set_universe(isl_space_params_alloc(isl_union_map_get_ctx(schedule), 0));
     with_isl_budget("generating the oracle's loops", [&] { code = compile_schedule(schedule, anything, slots); });

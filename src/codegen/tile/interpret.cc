@@ -1,10 +1,12 @@
-// The meaning of a tile program, executed point by point in double.
+// The meaning of a tile program, executed point by point in double. Names are looked up once, before anything runs.
 #include "codegen/tile/tile_program.h"
 
+#include "codegen/tile/int_code.h"
 #include "poly/nest/scalar_semantics.h"
+#include "poly/nest/scalar_share.h"
 
+#include <array>
 #include <limits>
-#include <numeric>
 
 namespace nestor {
 namespace {
@@ -15,22 +17,152 @@ struct BufferData {
   std::vector<double> owned;
 };
 
+/// A node of a scalar expression: what nestor::evaluate means by it, with a function for each operation.
+struct Value {
+  ScalarOp op = ScalarOp::constant;
+  ElementType type = ElementType::f32;
+  ElementType operand = ElementType::f32;  ///< type of the first argument
+  double number = 0;
+  int ordinal = -1;
+  double (*unary)(double) = nullptr;
+  double (*binary)(double, double) = nullptr;
+  std::array<int, 3> args{};  ///< among the op's values
+};
+
+struct Access {
+  int buffer = -1;
+  std::vector<IntCode> index;
+};
+
+struct Dim {
+  int slot = 0;
+  IntCode lower, upper;
+  bool reduced = false;
+};
+
+struct Op {
+  const TileOp* meant = nullptr;
+  std::vector<Dim> dims;
+  IntCode guard;
+  Access write;
+  std::vector<Access> reads;
+  std::vector<IntCode> indices;
+  std::vector<Value> values;  ///< arguments first, the op's own last
+};
+
+struct Node {
+  TileNode::Kind kind = TileNode::Kind::sequence;
+  int slot = 0;
+  IntCode lower, upper, condition;
+  std::int64_t step = 1;
+  std::vector<Node> children;
+  Op op;
+};
+
+class Compiler {
+ public:
+  Compiler(const TileProgram& program, const std::map<std::string, double>& scalars, VariableSlots& slots)
+      : program_(program), scalars_(scalars), slots_(slots) {}
+
+  Node node(const TileNode& from) {
+    Node made{from.kind,
+              from.kind == TileNode::Kind::loop ? slots_.of(from.var) : 0,
+              code(from.lower),
+              code(from.upper),
+              code(from.condition),
+              from.step,
+              {},
+              {}};
+    for (const TileTree& child : from.children) made.children.push_back(node(*child));
+    if (from.kind == TileNode::Kind::op) made.op = op(from.op);
+    return made;
+  }
+
+ private:
+  IntCode code(const IntExpr& expr) { return {expr, slots_}; }
+
+  Access access(const TileAccess& from) {
+    Access made{from.buffer, {}};
+    for (const IntExpr& index : from.index) made.index.push_back(code(index));
+    return made;
+  }
+
+  Op op(const TileOp& from) {
+    Op made{&from, {}, code(from.guard), access(from.write), {}, {}, {}};
+    for (const OpDim& dim : from.dims) made.dims.push_back({slots_.of(dim.var), code(dim.lower), code(dim.upper), dim.reduced});
+    for (const TileAccess& read : from.reads) made.reads.push_back(access(read));
+    for (const IntExpr& index : from.indices) made.indices.push_back(code(index));
+    std::map<const void*, int> known;
+    add(from.value, made.values, known);
+    return made;
+  }
+
+  /// Where the expression is among the values; a node that is shared is there once.
+  int add(const ScalarExpr& expr, std::vector<Value>& values, std::map<const void*, int>& known) {
+    if (const auto found = known.find(node_identity(expr)); found != known.end()) return found->second;
+    Value made{expr.op(), expr.type(), expr.type(), 0, expr.ordinal()};
+    if (expr.op() == ScalarOp::constant) made.number = semantics::constant_value(expr.type(), expr.number());
+    if (expr.op() == ScalarOp::scalar) {
+      made.op = ScalarOp::constant;
+      made.number = semantics::constant_value(expr.type(), scalar(expr.name()));
+    }
+    const std::size_t count = expr.args().size();
+    for (std::size_t k = 0; k < count; ++k) made.args.at(k) = add(expr.args()[k], values, known);
+    if (count > 0) made.operand = expr.args()[0].type();
+    if (count == 1 && expr.op() != ScalarOp::cast) {
+      semantics::with_unary(expr.op(), made.operand,
+                            [&](auto f) { made.unary = [](double a) -> double { return decltype(f){}(a); }; });
+    } else if (count == 2) {
+      semantics::with_binary(expr.op(), made.operand,
+                             [&](auto f) { made.binary = [](double a, double b) -> double { return decltype(f){}(a, b); }; });
+    }
+    values.push_back(made);
+    return known[node_identity(expr)] = static_cast<int>(values.size()) - 1;
+  }
+
+  double scalar(const std::string& name) const {
+    if (const auto found = scalars_.find(name); found != scalars_.end()) return found->second;
+    for (const ScalarParam& param : program_.scalars) {
+      if (param.name == name) return param.default_value;
+    }
+    internal_error("tile program {}: scalar {} has no value", program_.name, name);
+  }
+
+  const TileProgram& program_;
+  const std::map<std::string, double>& scalars_;
+  VariableSlots& slots_;
+};
+
 class Interpreter {
  public:
   Interpreter(const TileProgram& program, const Sizes& sizes, const std::map<std::string, double>& scalars,
               std::map<std::string, std::vector<double>>& memory)
-      : program_(program), variables_(sizes.begin(), sizes.end()), scalars_(scalars) {
-    for (const auto& [name, value] : program.fixed_sizes) variables_[name] = value;
+      : program_(program) {
+    VariableSlots slots;
+    root_ = Compiler(program, scalars, slots).node(*program.root);
+    Sizes known = sizes;
+    for (const auto& [name, size] : program.fixed_sizes) known[name] = size;
+    for (const Buffer& buffer : program.buffers) {
+      std::vector<IntCode>& extents = extents_.emplace_back();
+      for (const IntExpr& extent : buffer.extents) extents.emplace_back(extent, slots);
+    }
+    for (const auto& [name, size] : known) slots.of(name);
+    variables_.assign(slots.size(), kNoValue);
+    for (const auto& [name, size] : known) variables_[slots.of(name)] = size;
     buffers_.resize(program.buffers.size());
-    for (std::size_t k = 0; k < buffers_.size(); ++k) allocate(program.buffers[k], buffers_[k], memory);
+    for (std::size_t k = 0; k < buffers_.size(); ++k) allocate(k, memory);
   }
 
-  void run() { run(program_.root); }
+  void run() { run(root_); }
 
  private:
-  void allocate(const Buffer& buffer, BufferData& data, std::map<std::string, std::vector<double>>& memory) {
+  std::int64_t value(const IntCode& code) const { return code.evaluate(variables_.data()); }
+
+  void allocate(std::size_t k, std::map<std::string, std::vector<double>>& memory) {
+    const Buffer& buffer = program_.buffers[k];
+    BufferData& data = buffers_[k];
     std::int64_t count = 1;
-    for (const IntExpr& extent : buffer.extents) {
+    for (const IntCode& extent : extents_[k]) {
       data.extents.push_back(value(extent));
       count *= data.extents.back();
     }
@@ -45,15 +177,7 @@ class Interpreter {
     }
   }
 
-  std::int64_t value(const IntExpr& expr) const {
-    return expr.evaluate([&](const std::string& name) {
-      const auto found = variables_.find(name);
-      if (found == variables_.end()) internal_error("tile program {}: variable {} has no value", program_.name, name);
-      return found->second;
-    });
-  }
-
-  double& element(const TileAccess& access) {
+  double& element(const Access& access) {
     BufferData& data = buffers_[access.buffer];
     std::int64_t linear = 0;
     for (std::size_t k = 0; k < access.index.size(); ++k) {
@@ -67,77 +191,96 @@ class Interpreter {
     return (*data.values)[linear];
   }
 
-  void run(const TileTree& node) {
-    switch (node->kind) {
+  void run(const Node& node) {
+    switch (node.kind) {
       case TileNode::Kind::op:
-        run_op(node->op);
+        run_op(node.op);
         return;
       case TileNode::Kind::condition:
-        if (value(node->condition) == 0) return;
+        if (value(node.condition) == 0) return;
         break;
       case TileNode::Kind::loop:
-        run_loop(*node);
+        run_loop(node);
         return;
       case TileNode::Kind::sequence:
         break;
     }
-    for (const TileTree& child : node->children) run(child);
+    for (const Node& child : node.children) run(child);
   }
 
-  void run_loop(const TileNode& node) {
+  void run_loop(const Node& node) {
     const std::int64_t lower = value(node.lower), upper = value(node.upper);
     for (std::int64_t i = lower; i < upper; i += node.step) {
-      variables_[node.var] = i;
-      for (const TileTree& child : node.children) run(child);
+      variables_[node.slot] = i;
+      for (const Node& child : node.children) run(child);
     }
   }
 
-  void run_op(const TileOp& op) {
-    if (op.initialize) for_each_point(op, 0, true, [&] { element(op.write) = neutral_element(*op.reduction, op.value.type()); });
+  void run_op(const Op& op) {
+    const TileOp& meant = *op.meant;
+    if (meant.initialize) {
+      const double neutral = neutral_element(*meant.reduction, meant.value.type());
+      for_each_point(op, 0, true, [&] { element(op.write) = neutral; });
+    }
     for_each_point(op, 0, false, [&] { run_point(op); });
   }
 
   /// Visits the box in lexicographic order; with `kept_only`, reduced dims stay at their lower bound.
   template <class F>
-  void for_each_point(const TileOp& op, std::size_t k, bool kept_only, const F& visit) {
+  void for_each_point(const Op& op, std::size_t k, bool kept_only, const F& visit) {
     if (k == op.dims.size()) {
       visit();
       return;
     }
-    const OpDim& dim = op.dims[k];
+    const Dim& dim = op.dims[k];
     const std::int64_t lower = value(dim.lower);
     const std::int64_t upper = kept_only && dim.reduced ? lower + 1 : value(dim.upper);
     for (std::int64_t i = lower; i < upper; ++i) {
-      variables_[dim.var] = i;
+      variables_[dim.slot] = i;
       for_each_point(op, k + 1, kept_only, visit);
     }
   }
 
-  void run_point(const TileOp& op) {
+  double evaluate(const Op& op, const Value& expr) {
+    const auto below = [&](std::size_t k) { return evaluate(op, op.values[static_cast<std::size_t>(expr.args[k])]); };
+    switch (expr.op) {
+      case ScalarOp::constant:
+        return expr.number;
+      case ScalarOp::index:
+        return static_cast<double>(value(op.indices[expr.ordinal]));
+      case ScalarOp::read:
+        return element(op.reads[expr.ordinal]);
+      case ScalarOp::cast:
+        return semantics::cast_value(expr.type, expr.operand, below(0));
+      // Only the chosen side is evaluated: the other may read outside its tensor.
+      case ScalarOp::select:
+        return below(0) != 0 ? below(1) : below(2);
+      case ScalarOp::logical_and:
+        return below(0) != 0 && below(1) != 0 ? 1 : 0;
+      case ScalarOp::logical_or:
+        return below(0) != 0 || below(1) != 0 ? 1 : 0;
+      default:
+        return expr.unary ? expr.unary(below(0)) : expr.binary(below(0), below(1));
+    }
+  }
+
+  void run_point(const Op& op) {
+    const TileOp& meant = *op.meant;
     if (op.guard.defined() && value(op.guard) == 0) {
-      if (op.fill) element(op.write) = *op.fill;
+      if (meant.fill) element(op.write) = *meant.fill;
       return;
     }
-    const double term = evaluate(
-        op.value, [&](int k) { return element(op.reads[k]); }, [&](int k) { return value(op.indices[k]); },
-        [&](const std::string& name) { return scalar(name); });
+    const double term = evaluate(op, op.values.back());
     double& target = element(op.write);
-    const ElementType type = op.value.type();
-    const double result = op.reduction ? semantics::combine(*op.reduction, type, target, term) : term;
+    const ElementType type = op.values.back().type;
+    const double result = meant.reduction ? semantics::combine(*meant.reduction, type, target, term) : term;
     target = semantics::stored_value(program_.buffers[op.write.buffer].type, type, result);
   }
 
-  double scalar(const std::string& name) const {
-    if (const auto found = scalars_.find(name); found != scalars_.end()) return found->second;
-    for (const ScalarParam& param : program_.scalars) {
-      if (param.name == name) return param.default_value;
-    }
-    internal_error("tile program {}: scalar {} has no value", program_.name, name);
-  }
-
   const TileProgram& program_;
-  std::map<std::string, std::int64_t> variables_;
-  const std::map<std::string, double>& scalars_;
+  Node root_;
+  std::vector<std::vector<IntCode>> extents_;  ///< of each buffer
+  std::vector<std::int64_t> variables_;
   std::vector<BufferData> buffers_;
 };
 

@@ -7,24 +7,46 @@
 #include "poly/schedule/steps/editor.h"
 #include "support/error.h"
 
+#include <map>
+#include <string>
+#include <utility>
+
 namespace nestor {
+namespace {
 
-Schedule::Schedule(Nest nest) {
-  Nest copy = nest;
-  auto facts = std::make_shared<const NestFacts>(std::move(nest), std::move(copy), std::vector<Composite>{}, false);
-  data_ = std::make_shared<const ScheduleData>(original_order_of(std::move(facts)));
-}
+/// What every schedule holds, and what was tried on it: searches try the same steps again and again.
+struct TriedData : ScheduleData {
+  explicit TriedData(ScheduleData data) : ScheduleData(std::move(data)) {}
+  static constexpr std::size_t kMost = 64;
+  mutable std::map<std::string, std::shared_ptr<const ScheduleData>> tried;  ///< by the step; null: it cannot be applied
+};
 
-Schedule::Schedule(ScheduleData data) : data_(std::make_shared<const ScheduleData>(std::move(data))) {}
+}  // namespace
+
+Schedule::Schedule(Nest nest)
+    : Schedule(original_order_of(std::make_shared<const NestFacts>(nest, Nest(nest), std::vector<Composite>{}, false))) {}
+
+Schedule::Schedule(ScheduleData data) : data_(std::make_shared<const TriedData>(std::move(data))) {}
 
 Schedule Schedule::apply(const Step& step) const { return Schedule(ScheduleEditor::applied(*data_, step, true)); }
 
 std::optional<Schedule> Schedule::try_apply(const Step& step) const {
-  try {
-    return Schedule(ScheduleEditor::applied(*data_, step, false));
-  } catch (const UserError&) {
-    return std::nullopt;
+  auto& tried = static_cast<const TriedData&>(*data_).tried;
+  const std::string key = step_to_json(step).dump();
+  auto found = tried.find(key);
+  if (found == tried.end()) {
+    std::shared_ptr<const ScheduleData> after;
+    try {
+      after = Schedule(ScheduleEditor::applied(*data_, step, false)).data_;
+    } catch (const UserError&) {  // NOLINT(bugprone-empty-catch): nothing comes of it
+    }
+    if (tried.size() >= TriedData::kMost) tried.clear();
+    found = tried.emplace(key, std::move(after)).first;
   }
+  if (!found->second) return std::nullopt;
+  Schedule result = *this;
+  result.data_ = found->second;
+  return result;
 }
 
 Schedule Schedule::apply_all(const std::vector<Step>& steps) const {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "codegen/gpu/mma/plan/tensor_plan.h"
+#include "codegen/tile/int_code.h"
 #include "support/tensor/event_walk.h"
 
 #include <cstddef>
@@ -55,7 +56,7 @@ class EventPrograms {
     return hash;
   }
   /// Which elements an op works on, from a few of them.
-  static Hash mask_of(const nvptx::TensorOp& op, const Integers& around) {
+  Hash mask_of(const nvptx::TensorOp& op, const Integers& around) const {
     Hash hash = 0;
     for (const IntExpr& condition : op.mask) hash = mix(hash, masked(condition, around));
     return hash;
@@ -69,15 +70,28 @@ class EventPrograms {
   std::vector<std::vector<Step>> producers_, consumers_;  ///< by block; by block and program
 
  private:
-  static Hash masked(const IntExpr& condition, const Integers& around) {
+  struct Condition {
+    VariableSlots slots;
+    IntCode code;
+  };
+
+  Hash masked(const IntExpr& expr, const Integers& around) const {
+    const auto [known, fresh] = conditions_.try_emplace(&expr.args());
+    Condition& condition = known->second;
+    if (fresh) condition.code = IntCode(expr, condition.slots);
+    const int row_slot = condition.slots.of(nvptx::kRow), column_slot = condition.slots.of(nvptx::kColumn),
+              pack_slot = condition.slots.of(nvptx::kPack);
+    std::vector<std::int64_t> point(condition.slots.size(), kNoValue);
+    for (const auto& [name, slot] : condition.slots.all()) {
+      if (const auto found = around.find(name); found != around.end()) point[static_cast<std::size_t>(slot)] = found->second;
+    }
+    point[static_cast<std::size_t>(pack_slot)] = 0;
     Hash hash = 5;
-    Integers point = around;
-    point[nvptx::kPack] = 0;
     for (const std::int64_t row : {0, 21, 63}) {
       for (const std::int64_t column : {0, 21, 63}) {
-        point[nvptx::kRow] = row;
-        point[nvptx::kColumn] = column;
-        hash = mix(hash, static_cast<Hash>(value_at(condition, point) != 0));
+        point[static_cast<std::size_t>(row_slot)] = row;
+        point[static_cast<std::size_t>(column_slot)] = column;
+        hash = mix(hash, static_cast<Hash>(condition.code.evaluate(point.data()) != 0));
       }
     }
     return hash;
@@ -139,6 +153,8 @@ class EventPrograms {
     }
     step.tile = tile_of(ring.buffer, origin, *step.around);
   }
+
+  mutable std::map<const void*, Condition> conditions_;  ///< of the plan's masks, looked up once
 };
 
 }  // namespace nestor::testing

@@ -174,165 +174,6 @@ class TensorValues {
     return found->second.at(static_cast<std::size_t>(columns == 0 ? row * kQuad + lane : row * columns + column));
   }
 
-  double element(int g, const Group& group, const nvptx::TensorOp& op, const Moment& now, int row, int column, int lane) {
-    return element(g, group, op, now, row, column, lane, op.op.value, {});
-  }
-
-  /// `terms`: values of dims that have no role.
-  double element(int g, const Group& group, const nvptx::TensorOp& op, const Moment& now, int row, int column, int lane,
-                 const ScalarExpr& value, const Values& terms) {
-    const auto point = [&] {
-      Values values = now.values;
-      for (int d = 0; d < static_cast<int>(op.op.dims.size()); ++d) {
-        const OpDim& dim = op.op.dims[static_cast<std::size_t>(d)];
-        const int work_tile_row = g * group_rows() + row;
-        values[dim.var] = d == op.row      ? work_tile_row / plan_.pack
-                          : d == op.pack   ? work_tile_row % plan_.pack
-                          : d == op.column ? column
-                                           : value_at(dim.lower, now.values);
-      }
-      for (const auto& [name, term] : terms) values[name] = term;
-      return values;
-    };
-    return evaluate(
-        value,
-        [&](int k) {
-          const TileAccess& access = op.op.reads.at(static_cast<std::size_t>(k));
-          if (const auto found = plan_.fragments.find(access.buffer); found != plan_.fragments.end()) {
-            const double value = fragment(group, access.buffer, row, column, lane);
-            const bool row = op.finite_rows && found->second.columns == 0 && std::isinf(value);
-            return row && nvptx::value_without_points(plan_, access.buffer) == value ? 0 : value;
-          }
-          if (const auto ring = op.read_rings.find(k); ring != op.read_rings.end())
-            return tile_element(group, ring->second, g * group_rows() + row, column);
-          const bool inside = Mask(op.memory_mask, now.values, plan_.pack).holds(g * group_rows() + row, column);
-          return inside ? argument_at(access, point()) : memory_.at(plan_.buffer(access.buffer).name).front();
-        },
-        [&](int k) { return value_at(op.op.indices.at(static_cast<std::size_t>(k)), point()); },
-        [&](const std::string& name) { return scalars_.at(name); });
-  }
-
-  double& argument_at(const TileAccess& access, const Values& values) {
-    std::vector<std::int64_t> index;
-    for (const IntExpr& expr : access.index) index.push_back(value_at(expr, values));
-    double* found = find(access.buffer, index);
-    if (found == nullptr) fail(plan_.buffer(access.buffer).name + " is touched outside of its bounds");
-    return *found;
-  }
-
-  static void sum_quad(std::vector<double>& values, std::size_t row) {
-    const double sum = values[row] + values[row + 1] + values[row + 2] + values[row + 3];
-    std::fill_n(values.begin() + static_cast<std::ptrdiff_t>(row), kQuad, sum);
-  }
-
-  void map(int g, Group& group, const nvptx::TensorOp& op, const Moment& now) {
-    const int buffer = op.op.write.buffer, columns = plan_.fragments.at(buffer).columns;
-    const bool in_place =
-        std::any_of(op.op.reads.begin(), op.op.reads.end(), [&](const TileAccess& read) { return read.buffer == buffer; });
-    const bool selects = now.masked && (op.select || op.keeps || (in_place && !op.outside));
-    const Mask mask(selects ? op.mask : std::vector<IntExpr>{}, now.values, plan_.pack);
-    std::vector<double> values;
-    for (int row = 0; row < group_rows(); ++row) {
-      for (int k = 0; k < (columns == 0 ? kQuad : columns); ++k) {
-        const int column = columns == 0 ? 0 : k, lane = columns == 0 ? k : lane_of(k);
-        if (mask.holds(g * group_rows() + row, column)) {
-          values.push_back(element(g, group, op, now, row, column, lane));
-        } else {
-          values.push_back(op.outside ? *op.outside : fragment(group, buffer, row, column, lane));
-        }
-      }
-    }
-    group.tiles[buffer] = std::move(values);
-  }
-
-  int columns_of(const nvptx::TensorOp& op) const {
-    if (op.column < 0) return 1;
-    return static_cast<int>(round_up(*nvptx::extent_bound(op.op.dims[static_cast<std::size_t>(op.column)]), 8));
-  }
-
-  void reduce(int g, Group& group, const nvptx::TensorOp& op, const Moment& now) {
-    const int buffer = op.op.write.buffer;
-    const bool in_lanes = plan_.fragments.at(buffer).thread_sums;
-    const Mask mask(now.masked && op.select ? op.mask : std::vector<IntExpr>{}, now.values, plan_.pack);
-    const double neutral = neutral_element(*op.op.reduction, op.op.value.type());
-    std::vector<double> values;
-    for (int row = 0; row < group_rows(); ++row) {
-      std::vector<double> totals(kQuad, neutral);
-      for (int column = 0; column < columns_of(op); ++column) {
-        if (!mask.holds(g * group_rows() + row, column)) continue;
-        double& total = totals[static_cast<std::size_t>(lane_of(column))];
-        total = semantics::combine(*op.op.reduction, op.op.value.type(), total,
-                                   element(g, group, op, now, row, column, lane_of(column)));
-      }
-      double all = neutral;
-      for (const double total : totals) all = semantics::combine(*op.op.reduction, op.op.value.type(), all, total);
-      for (int lane = 0; lane < kQuad; ++lane) {
-        const double old = op.op.initialize ? neutral : fragment(group, buffer, row, 0, lane);
-        values.push_back(semantics::combine(*op.op.reduction, op.op.value.type(), old,
-                                            in_lanes ? totals[static_cast<std::size_t>(lane)] : all));
-      }
-    }
-    group.tiles[buffer] = std::move(values);
-  }
-
-  /// Terms are added up at points alone, and only where the condition says so.
-  void seldom(int g, Group& group, const nvptx::TensorOp& op, const Moment& now) {
-    const int columns = plan_.fragments.at(op.op.write.buffer).columns;
-    Elements& tile = group.tiles.at(op.op.write.buffer);
-    const OpDim& k = op.op.dims.at(static_cast<std::size_t>(op.form.k));
-    for (int row = 0; row < group_rows(); ++row) {
-      for (int column = 0; column < columns_of(op); ++column) {
-        const auto value = [&](const ScalarExpr& expr, const Values& terms) {
-          return element(g, group, op, now, row, column, lane_of(column), expr, terms);
-        };
-        if ((value(op.seldom->condition, {}) != 0) != op.seldom->adds) continue;
-        Values values = now.values;
-        const int work_tile_row = g * group_rows() + row;
-        if (op.row >= 0) values[op.op.dims[static_cast<std::size_t>(op.row)].var] = work_tile_row / plan_.pack;
-        if (op.pack >= 0) values[op.op.dims[static_cast<std::size_t>(op.pack)].var] = work_tile_row % plan_.pack;
-        values[op.op.dims[static_cast<std::size_t>(op.column)].var] = column;
-        bool point = !op.op.guard.defined() || value_at(op.op.guard, values) != 0;
-        for (const int d : {op.row, op.column, op.pack}) {
-          if (d < 0) continue;
-          const OpDim& dim = op.op.dims[static_cast<std::size_t>(d)];
-          point = point && value_at(dim.lower, values) <= values.at(dim.var) && values.at(dim.var) < value_at(dim.upper, values);
-        }
-        for (std::int64_t term = value_at(k.lower, values); point && term < value_at(k.upper, values); ++term)
-          tile[static_cast<std::size_t>(row * columns + column)] += value(op.seldom->term, {{k.var, term}});
-      }
-    }
-  }
-
-  void store(int g, const Group& group, const nvptx::TensorOp& op, const Moment& now) {
-    const ElementType type = plan_.buffer(op.op.write.buffer).type;
-    const Mask mask(op.through_shared ? std::vector<IntExpr>{} : op.memory_mask, now.values, plan_.pack);
-    for (int row = 0; row < group_rows(); ++row) {
-      for (int column = 0; column < columns_of(op); ++column) {
-        if (!mask.holds(g * group_rows() + row, column)) continue;
-        Values values = now.values;
-        for (const OpDim& dim : op.op.dims) values[dim.var] = value_at(dim.lower, now.values);
-        const int work_tile_row = g * group_rows() + row;
-        if (op.row >= 0) values[op.op.dims[static_cast<std::size_t>(op.row)].var] = work_tile_row / plan_.pack;
-        if (op.pack >= 0) values[op.op.dims[static_cast<std::size_t>(op.pack)].var] = work_tile_row % plan_.pack;
-        if (op.column >= 0) values[op.op.dims[static_cast<std::size_t>(op.column)].var] = column;
-        std::vector<std::int64_t> index;
-        for (const IntExpr& expr : op.op.write.index) index.push_back(value_at(expr, values));
-        double* target = find(op.op.write.buffer, index);
-        if (target == nullptr && op.through_shared) continue;  // left out by the copy
-        if (target == nullptr) fail(op.op.name + " writes outside of its argument");
-        *target = type == ElementType::f32 ? element(g, group, op, now, row, column, lane_of(column))
-                                           : rounded(element(g, group, op, now, row, column, lane_of(column)), type);
-      }
-    }
-  }
-
-  const nvptx::TensorPlan& plan_;
-  Values sizes_;
-  const std::map<std::string, double>& scalars_;
-  std::map<std::string, std::vector<double>>& memory_;
-  bool round_operands_;
-  std::map<int, std::vector<std::int64_t>> extents_;
-
   /// Conditions over a tile's row, its place in a pack of `pack`, and its column, with all else fixed.
   class Mask {
    public:
@@ -376,6 +217,182 @@ class TensorValues {
     std::vector<IntExpr> others_;  ///< that are not linear comparisons
     mutable Values values_;        ///< for those, and the point that is asked for
   };
+
+  /// The points of an op in a group of warps at one moment, one after the other: what all of them share is there once.
+  class Points {
+   public:
+    Points(const TensorValues& all, int g, const nvptx::TensorOp& op, const Moment& now)
+        : first_row_(g * all.group_rows()),
+          pack_(all.plan_.pack),
+          op_(op),
+          memory_(op.memory_mask, now.values, all.plan_.pack),
+          values_(now.values) {
+      for (const OpDim& dim : op.op.dims) values_[dim.var] = value_at(dim.lower, now.values);
+    }
+    /// Sizes, loops and dims at a row and column.
+    const Values& at(int row, int column) {
+      const int work_tile_row = first_row_ + row;
+      set(op_.row, work_tile_row / pack_);
+      set(op_.pack, work_tile_row % pack_);
+      set(op_.column, column);
+      return values_;
+    }
+    /// Of a dim that has no role.
+    void set_term(const std::string& var, std::int64_t value) { values_[var] = value; }
+    bool in_memory(int row, int column) const { return memory_.holds(first_row_ + row, column); }
+
+   private:
+    void set(int dim, std::int64_t value) {
+      if (dim >= 0) values_[op_.op.dims[static_cast<std::size_t>(dim)].var] = value;
+    }
+    int first_row_, pack_;
+    const nvptx::TensorOp& op_;
+    Mask memory_;
+    Values values_;
+  };
+
+  double element(int g, const Group& group, const nvptx::TensorOp& op, Points& points, int row, int column, int lane) {
+    return element(g, group, op, points, row, column, lane, op.op.value);
+  }
+
+  double element(int g, const Group& group, const nvptx::TensorOp& op, Points& points, int row, int column, int lane,
+                 const ScalarExpr& value) {
+    return evaluate(
+        value,
+        [&](int k) {
+          const TileAccess& access = op.op.reads.at(static_cast<std::size_t>(k));
+          if (const auto found = plan_.fragments.find(access.buffer); found != plan_.fragments.end()) {
+            const double value = fragment(group, access.buffer, row, column, lane);
+            const bool row = op.finite_rows && found->second.columns == 0 && std::isinf(value);
+            return row && nvptx::value_without_points(plan_, access.buffer) == value ? 0 : value;
+          }
+          if (const auto ring = op.read_rings.find(k); ring != op.read_rings.end())
+            return tile_element(group, ring->second, g * group_rows() + row, column);
+          return points.in_memory(row, column) ? argument_at(access, points.at(row, column))
+                                               : memory_.at(plan_.buffer(access.buffer).name).front();
+        },
+        [&](int k) { return value_at(op.op.indices.at(static_cast<std::size_t>(k)), points.at(row, column)); },
+        [&](const std::string& name) { return scalars_.at(name); });
+  }
+
+  double& argument_at(const TileAccess& access, const Values& values) {
+    std::vector<std::int64_t> index;
+    for (const IntExpr& expr : access.index) index.push_back(value_at(expr, values));
+    double* found = find(access.buffer, index);
+    if (found == nullptr) fail(plan_.buffer(access.buffer).name + " is touched outside of its bounds");
+    return *found;
+  }
+
+  static void sum_quad(std::vector<double>& values, std::size_t row) {
+    const double sum = values[row] + values[row + 1] + values[row + 2] + values[row + 3];
+    std::fill_n(values.begin() + static_cast<std::ptrdiff_t>(row), kQuad, sum);
+  }
+
+  void map(int g, Group& group, const nvptx::TensorOp& op, const Moment& now) {
+    const int buffer = op.op.write.buffer, columns = plan_.fragments.at(buffer).columns;
+    const bool in_place =
+        std::any_of(op.op.reads.begin(), op.op.reads.end(), [&](const TileAccess& read) { return read.buffer == buffer; });
+    const bool selects = now.masked && (op.select || op.keeps || (in_place && !op.outside));
+    const Mask mask(selects ? op.mask : std::vector<IntExpr>{}, now.values, plan_.pack);
+    Points points(*this, g, op, now);
+    std::vector<double> values;
+    for (int row = 0; row < group_rows(); ++row) {
+      for (int k = 0; k < (columns == 0 ? kQuad : columns); ++k) {
+        const int column = columns == 0 ? 0 : k, lane = columns == 0 ? k : lane_of(k);
+        if (mask.holds(g * group_rows() + row, column)) {
+          values.push_back(element(g, group, op, points, row, column, lane));
+        } else {
+          values.push_back(op.outside ? *op.outside : fragment(group, buffer, row, column, lane));
+        }
+      }
+    }
+    group.tiles[buffer] = std::move(values);
+  }
+
+  int columns_of(const nvptx::TensorOp& op) const {
+    if (op.column < 0) return 1;
+    return static_cast<int>(round_up(*nvptx::extent_bound(op.op.dims[static_cast<std::size_t>(op.column)]), 8));
+  }
+
+  void reduce(int g, Group& group, const nvptx::TensorOp& op, const Moment& now) {
+    const int buffer = op.op.write.buffer;
+    const bool in_lanes = plan_.fragments.at(buffer).thread_sums;
+    const Mask mask(now.masked && op.select ? op.mask : std::vector<IntExpr>{}, now.values, plan_.pack);
+    Points points(*this, g, op, now);
+    const int columns = columns_of(op);
+    const double neutral = neutral_element(*op.op.reduction, op.op.value.type());
+    std::vector<double> values;
+    for (int row = 0; row < group_rows(); ++row) {
+      std::vector<double> totals(kQuad, neutral);
+      for (int column = 0; column < columns; ++column) {
+        if (!mask.holds(g * group_rows() + row, column)) continue;
+        double& total = totals[static_cast<std::size_t>(lane_of(column))];
+        total = semantics::combine(*op.op.reduction, op.op.value.type(), total,
+                                   element(g, group, op, points, row, column, lane_of(column)));
+      }
+      double all = neutral;
+      for (const double total : totals) all = semantics::combine(*op.op.reduction, op.op.value.type(), all, total);
+      for (int lane = 0; lane < kQuad; ++lane) {
+        const double old = op.op.initialize ? neutral : fragment(group, buffer, row, 0, lane);
+        values.push_back(semantics::combine(*op.op.reduction, op.op.value.type(), old,
+                                            in_lanes ? totals[static_cast<std::size_t>(lane)] : all));
+      }
+    }
+    group.tiles[buffer] = std::move(values);
+  }
+
+  /// Terms are added up at points alone, and only where the condition says so.
+  void seldom(int g, Group& group, const nvptx::TensorOp& op, const Moment& now) {
+    const int columns = plan_.fragments.at(op.op.write.buffer).columns;
+    Elements& tile = group.tiles.at(op.op.write.buffer);
+    const OpDim& k = op.op.dims.at(static_cast<std::size_t>(op.form.k));
+    Points points(*this, g, op, now);
+    for (int row = 0; row < group_rows(); ++row) {
+      for (int column = 0; column < columns_of(op); ++column) {
+        const auto value = [&](const ScalarExpr& expr) { return element(g, group, op, points, row, column, lane_of(column), expr); };
+        if ((value(op.seldom->condition) != 0) != op.seldom->adds) continue;
+        const Values& values = points.at(row, column);
+        bool point = !op.op.guard.defined() || value_at(op.op.guard, values) != 0;
+        for (const int d : {op.row, op.column, op.pack}) {
+          if (d < 0) continue;
+          const OpDim& dim = op.op.dims[static_cast<std::size_t>(d)];
+          point = point && value_at(dim.lower, values) <= values.at(dim.var) && values.at(dim.var) < value_at(dim.upper, values);
+        }
+        const std::int64_t first = value_at(k.lower, values), end = point ? value_at(k.upper, values) : first;
+        for (std::int64_t term = first; term < end; ++term) {
+          points.set_term(k.var, term);
+          tile[static_cast<std::size_t>(row * columns + column)] += value(op.seldom->term);
+        }
+      }
+    }
+  }
+
+  void store(int g, const Group& group, const nvptx::TensorOp& op, const Moment& now) {
+    const ElementType type = plan_.buffer(op.op.write.buffer).type;
+    const Mask mask(op.through_shared ? std::vector<IntExpr>{} : op.memory_mask, now.values, plan_.pack);
+    Points points(*this, g, op, now);
+    const int columns = columns_of(op);
+    for (int row = 0; row < group_rows(); ++row) {
+      for (int column = 0; column < columns; ++column) {
+        if (!mask.holds(g * group_rows() + row, column)) continue;
+        const Values& values = points.at(row, column);
+        std::vector<std::int64_t> index;
+        for (const IntExpr& expr : op.op.write.index) index.push_back(value_at(expr, values));
+        double* target = find(op.op.write.buffer, index);
+        if (target == nullptr && op.through_shared) continue;  // left out by the copy
+        if (target == nullptr) fail(op.op.name + " writes outside of its argument");
+        *target = type == ElementType::f32 ? element(g, group, op, points, row, column, lane_of(column))
+                                           : rounded(element(g, group, op, points, row, column, lane_of(column)), type);
+      }
+    }
+  }
+
+  const nvptx::TensorPlan& plan_;
+  Values sizes_;
+  const std::map<std::string, double>& scalars_;
+  std::map<std::string, std::vector<double>>& memory_;
+  bool round_operands_;
+  std::map<int, std::vector<std::int64_t>> extents_;
 };
 
 }  // namespace nestor::testing

@@ -52,6 +52,26 @@ TEST(Schedule, starts_in_the_original_order) {
   EXPECT_TRUE(schedule.steps().empty());
 }
 
+TEST(Schedule, what_was_tried_before_comes_to_the_same) {
+  const Schedule schedule{nine_point_sweeps()};
+  const auto split = [](std::int64_t factor) { return parse_step("split(sweep.y, " + std::to_string(factor) + ", o, i)"); };
+  const Step illegal = parse_step("parallel(sweep.t)");
+  for (int round = 0; round < 2; ++round) {
+    EXPECT_FALSE(schedule.try_apply(illegal));
+    EXPECT_FALSE(schedule.try_apply(parse_step("split(nowhere, 4, o, i)")));
+    for (std::int64_t factor = 2; factor < 100; ++factor) {  // more than are kept
+      const auto found = schedule.try_apply(split(factor));
+      ASSERT_TRUE(found);
+      EXPECT_EQ(found->str(), schedule.apply(split(factor)).str());
+      EXPECT_EQ(found->steps().size(), 1u);
+    }
+    const auto found = schedule.try_apply(split(4));
+    EXPECT_FALSE(found->try_apply(split(4))) << "there is no loop sweep.y any more";
+    EXPECT_TRUE(schedule.try_apply(split(4)));
+  }
+  EXPECT_TRUE(schedule.steps().empty());
+}
+
 TEST(Schedule, statements_of_one_group_share_their_loops) {
   const Nest nest = samples::NestBuilder("pair", {{"N", 4}})
                         .tensor("a", TensorRole::output, {"N"})

@@ -54,6 +54,7 @@ Affine operator-(const Affine& a, const Affine& b) {
 }
 
 std::optional<std::int64_t> exact_extent(const OpDim& dim) {
+  if (const auto lower = dim.lower.as_constant(), upper = dim.upper.as_constant(); lower && upper) return *upper - *lower;
   const Affine extent = affine_of(dim.upper) - affine_of(dim.lower);
   if (!extent.is_constant()) return std::nullopt;
   return extent.constant;

@@ -52,6 +52,7 @@ BoundSpace::BoundSpace(const std::vector<SizeConstraint>& valid, BoundAnswers& k
 
 void BoundSpace::collect_terms(const IntExpr& expr) {
   if (expr.op() == IntOp::constant || expr.op() == IntOp::variable) return;
+  if (!collected_.emplace(&expr.args(), expr).second) return;
   terms_["[" + expr.str() + "]"] = expr;
   for (const IntExpr& part : expr.args()) collect_terms(part);
 }

@@ -68,6 +68,7 @@ class BoundSpace {
   const isl::set& context(Detail detail);
 
   std::map<std::string, IntExpr> terms_;        ///< what is not linear, by its text in brackets
+  std::map<const void*, IntExpr> collected_;    ///< expressions whose terms are there, by identity
   std::map<std::string, std::string> symbols_;  ///< of variables and such terms
   std::map<std::string, std::string> values_;   ///< parameter of a linear text, or of a trip count's definition
   std::vector<std::string> names_, asked_;      ///< symbols behind values; parameters of values
