@@ -27,7 +27,8 @@ std::vector<int> sliding_dims(const LoopGroup& loop_group, const Access& read) {
         const auto k = static_cast<std::size_t>(other.first);
         if (k >= loop_group.reduced.size() || !loop_group.reduced[k]) return false;
         const std::int64_t taps = loop_group.extents[k];
-        return step > 0 && other.second > 0 && taps > 1 && taps <= kMostTaps && step % other.second == 0 && step < taps * other.second;
+        return step > 0 && other.second > 0 && taps > 1 && taps <= kMostTaps && step % other.second == 0 &&
+               step < taps * other.second;
       });
       if (slides) found.push_back(dim);
     }

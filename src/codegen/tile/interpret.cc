@@ -29,7 +29,7 @@ struct Value {
   std::array<int, 3> args{};  ///< among the op's values
 };
 
-struct Access {
+struct ReachedElement {
   int buffer = -1;
   std::vector<IntCode> index;
 };
@@ -44,8 +44,8 @@ struct Op {
   const TileOp* meant = nullptr;
   std::vector<Dim> dims;
   IntCode guard;
-  Access write;
-  std::vector<Access> reads;
+  ReachedElement write;
+  std::vector<ReachedElement> reads;
   std::vector<IntCode> indices;
   std::vector<Value> values;  ///< arguments first, the op's own last
 };
@@ -81,8 +81,8 @@ class Compiler {
  private:
   IntCode code(const IntExpr& expr) { return {expr, slots_}; }
 
-  Access access(const TileAccess& from) {
-    Access made{from.buffer, {}};
+  ReachedElement access(const TileAccess& from) {
+    ReachedElement made{from.buffer, {}};
     for (const IntExpr& index : from.index) made.index.push_back(code(index));
     return made;
   }
@@ -177,7 +177,7 @@ class Interpreter {
     }
   }
 
-  double& element(const Access& access) {
+  double& element(const ReachedElement& access) {
     BufferData& data = buffers_[access.buffer];
     std::int64_t linear = 0;
     for (std::size_t k = 0; k < access.index.size(); ++k) {

@@ -349,7 +349,9 @@ class TensorValues {
     Points points(*this, g, op, now);
     for (int row = 0; row < group_rows(); ++row) {
       for (int column = 0; column < columns_of(op); ++column) {
-        const auto value = [&](const ScalarExpr& expr) { return element(g, group, op, points, row, column, lane_of(column), expr); };
+        const auto value = [&](const ScalarExpr& expr) {
+          return element(g, group, op, points, row, column, lane_of(column), expr);
+        };
         if ((value(op.seldom->condition) != 0) != op.seldom->adds) continue;
         const Values& values = points.at(row, column);
         bool point = !op.op.guard.defined() || value_at(op.op.guard, values) != 0;

@@ -30,12 +30,15 @@ const char* const kTerms = " and 0 <= k < C and 0 <= s < 3 and 0 <= t < 3";
 Nest with_edges(bool zeros, bool last) {
   const std::string inside = " and 0 <= y + s - 1 < Y and 0 <= z + t - 1 < Y",
                     image = last ? "x[n, y + s - 1, z + t - 1, k]" : "x[n, k, y + s - 1, z + t - 1]",
-                    filter = last ? "w[f, s, t, k]" : "w[f, k, s, t]",
-                    cell = last ? "n, y, z, f" : "n, f, y, z", place = "0 <= n < B and 0 <= y < Y and 0 <= z < Y";
+                    filter = last ? "w[f, s, t, k]" : "w[f, k, s, t]", cell = last ? "n, y, z, f" : "n, f, y, z",
+                    place = "0 <= n < B and 0 <= y < Y and 0 <= z < Y";
   const std::vector<std::string> first{"B", "F", "Y", "Y"}, ends{"B", "Y", "Y", "F"};
   NestBuilder builder("with_edges", {{"B", 2}, {"C", 32}, {"F", 40}, {"Y", 9}});
-  builder.tensor("x", TensorRole::input, last ? std::vector<std::string>{"B", "Y", "Y", "C"} : std::vector<std::string>{"B", "C", "Y", "Y"}, kHalf)
-      .tensor("w", TensorRole::input, last ? std::vector<std::string>{"F", "3", "3", "C"} : std::vector<std::string>{"F", "C", "3", "3"}, kHalf)
+  builder
+      .tensor("x", TensorRole::input,
+              last ? std::vector<std::string>{"B", "Y", "Y", "C"} : std::vector<std::string>{"B", "C", "Y", "Y"}, kHalf)
+      .tensor("w", TensorRole::input,
+              last ? std::vector<std::string>{"F", "3", "3", "C"} : std::vector<std::string>{"F", "C", "3", "3"}, kHalf)
       .tensor("sum", TensorRole::temporary, last ? ends : first)
       .tensor("out", TensorRole::output, last ? ends : first, kHalf)
       .statement("sum_init[" + cell + "] : " + kCell, "sum[" + cell + "]", {}, number(0));
@@ -57,7 +60,8 @@ Nest with_edges(bool zeros, bool last) {
 
 /// A convolution, and the largest of each four neighbours.
 Nest convolution_and_pool() {
-  const std::string cell = "0 <= n < B and 0 <= y < 2*Y and 0 <= z < 2*Y and 0 <= f < F", pooled = "0 <= n < B and 0 <= y < Y and 0 <= z < Y and 0 <= f < F";
+  const std::string cell = "0 <= n < B and 0 <= y < 2*Y and 0 <= z < 2*Y and 0 <= f < F",
+                    pooled = "0 <= n < B and 0 <= y < Y and 0 <= z < Y and 0 <= f < F";
   return NestBuilder("convolution_and_pool", {{"B", 2}, {"C", 64}, {"F", 40}, {"Y", 9}})
       .tensor("x", TensorRole::input, {"B", "2*Y + 2", "2*Y + 2", "C"}, kHalf)
       .tensor("w", TensorRole::input, {"F", "3", "3", "C"}, kHalf)
@@ -180,7 +184,8 @@ TEST_P(TermsOrder, TheFirstGuessHasTensorCoresAndIsRight) {
     const Candidate candidate = space->candidate(point);
     if (!candidate.infeasible.empty()) continue;
     const NamedValues values = named_values(*space, point);
-    EXPECT_TRUE(*test.rule == 0 || value_or(values, std::string("rule.") + test.rule, 0) == 1) << ::testing::PrintToString(values);
+    EXPECT_TRUE(*test.rule == 0 || value_or(values, std::string("rule.") + test.rule, 0) == 1)
+        << ::testing::PrintToString(values);
     const Schedule schedule = schedules.replay(candidate.steps);
     const TileProgram program = build_tile_program(schedule);
     EXPECT_EQ(prove_program(program, schedule).verdict, ProofVerdict::proved);

@@ -394,8 +394,10 @@ TEST(SkipNeutral, WindowsReadTheImageItself) {
     validate(nest);
     EXPECT_THAT(reads_of(nest, "all"), ElementsAre("x"));
     EXPECT_EQ(nest.find_tensor("padded"), nullptr);
-    EXPECT_TRUE(domain_in(nest, nest.statement("all")).is_equal(parse_set(
-        "[B, Y, C] -> { all[n, y, c, s] : 0 <= n < B and 0 <= y < Y and 0 <= c < C and 0 <= s < 3 and 0 <= y + s - 1 < Y }", "test")));
+    EXPECT_TRUE(domain_in(nest, nest.statement("all"))
+                    .is_equal(parse_set("[B, Y, C] -> { all[n, y, c, s] : 0 <= n < B and 0 <= y < Y and 0 <= c < C and 0 <= s < "
+                                        "3 and 0 <= y + s - 1 < Y }",
+                                        "test")));
     EXPECT_EQ(matches("skip_neutral", nest), 0U) << "once";
   }
   const Nest weighted = padded_windows(ReductionOp::add, true);
@@ -442,7 +444,8 @@ TEST(TermsLast, ChannelsBecomeNeighbouringTerms) {
 
 TEST(TermsLast, ColumnsAreWhatNoStridesLieAlong) {
   const auto follows = [](const Nest& nest, unsigned dim) {
-    return isl_pw_aff_involves_dims(functions_of(nest.statement("sum").write.relation).back().get(), isl_dim_in, dim, 1) == isl_bool_true;
+    return isl_pw_aff_involves_dims(functions_of(nest.statement("sum").write.relation).back().get(), isl_dim_in, dim, 1) ==
+           isl_bool_true;
   };
   const Nest plain = rule("terms_last").apply(channels_first(1), {"sum"}).nest;
   EXPECT_TRUE(follows(plain, 3)) << "places of a row";

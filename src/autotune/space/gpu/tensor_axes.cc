@@ -260,7 +260,8 @@ std::optional<TensorAxes> axes_of_sum(const Nest& nest, const NestStructure& str
     return std::nullopt;
   // What blocks do not share, as places of which another statement takes the largest, would be loops within tiles.
   for (const int axis : written) {
-    if (axis >= 0 && axis != result.row && axis != result.column && !is_common(group, axis) && extent(axis) > 1) return std::nullopt;
+    if (axis >= 0 && axis != result.row && axis != result.column && !is_common(group, axis) && extent(axis) > 1)
+      return std::nullopt;
   }
   // Copies bring whole tiles of terms.
   const isl::set domain = statement.domain.intersect_params(full_context(nest));

@@ -40,7 +40,9 @@ bool contracts(const NestStructure& structure, const FusionGroup& group) {
   return std::find(reduced.begin(), reduced.end(), true) != reduced.end();
 }
 
-bool has_several_products(const Nest& nest) { return std::count_if(nest.statements.begin(), nest.statements.end(), multiplies_matrices) > 1; }
+bool has_several_products(const Nest& nest) {
+  return std::count_if(nest.statements.begin(), nest.statements.end(), multiplies_matrices) > 1;
+}
 
 class NestSpace : public Space {
  public:
@@ -153,7 +155,8 @@ void NestSpace::make_parameters(const RuleVariant& usual) {
     if (on_tensor_cores) wanted.insert(fusion_for_tensor_cores(variants_, variants_.at({rules}), *limits_.gpu));
   }
   for (std::size_t f = 0; f < kFusions.size(); ++f) {
-    const bool of_parts = kFusions[f] == Fusion::alike && limits_.gpu && (!split_axes_.empty() || has_several_products(schedules_.nest()));
+    const bool of_parts =
+        kFusions[f] == Fusion::alike && limits_.gpu && (!split_axes_.empty() || has_several_products(schedules_.nest()));
     if (kFusions[f] > Fusion::maximal && !wanted.contains(kFusions[f]) && !of_parts) continue;
     const auto& groups = variants_.fusion_groups(usual, kFusions[f]);
     const bool same = f > 0 && groups.size() == variants_.fusion_groups(usual, kFusions[f - 1]).size();

@@ -32,7 +32,7 @@ std::optional<std::size_t> read_of(const ScalarExpr& value) {
 }
 
 struct Skipping {
-  Statement reduction;             ///< as it is afterwards
+  Statement reduction;              ///< as it is afterwards
   std::vector<std::string> others;  ///< the tensors that zeros were multiplied by
 };
 
@@ -114,13 +114,14 @@ RuleResult apply(const Nest& nest, const std::vector<std::string>& target) {
 }  // namespace
 
 const Rule& skip_neutral_rule() {
-  static const Rule rule{kName,
-                         "a reduction leaves out terms that change nothing, and computes the others where it reads them (argument: statement)",
-                         "a reduction is the same without its neutral element, and a sum without products of 0 and finite values",
-                         "none, with finite values in masked places: what met zeros is left out",
-                         find,
-                         apply,
-                         finite};
+  static const Rule rule{
+      kName,
+      "a reduction leaves out terms that change nothing, and computes the others where it reads them (argument: statement)",
+      "a reduction is the same without its neutral element, and a sum without products of 0 and finite values",
+      "none, with finite values in masked places: what met zeros is left out",
+      find,
+      apply,
+      finite};
   return rule;
 }
 

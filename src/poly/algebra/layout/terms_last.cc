@@ -20,8 +20,8 @@
 #include <set>
 #include <utility>
 
+#include "poly/algebra/layout/index_order.h"
 #include "poly/algebra/operands/half_products.h"
-#include "poly/algebra/operands/index_order.h"
 #include "poly/algebra/rules/rule_list.h"
 #include "poly/algebra/values/nest_edit.h"
 #include "poly/isl/isl_tools.h"
@@ -73,7 +73,8 @@ int longest_own_term(const Nest& nest, const Statement& sum, std::size_t a, std:
   for (const int dim : reduced_dims(sum)) {
     const std::int64_t extent =
         known_value(nest, extent_of(nest, sum.domain, dim)).value_or(std::numeric_limits<std::int64_t>::max());
-    if (extent < std::max(kFewest, most) || own_index(sum, sum.reads[a], dim) < 0 || own_index(sum, sum.reads[b], dim) < 0) continue;
+    if (extent < std::max(kFewest, most) || own_index(sum, sum.reads[a], dim) < 0 || own_index(sum, sum.reads[b], dim) < 0)
+      continue;
     longest = dim;
     most = extent;
   }
@@ -202,8 +203,10 @@ RuleResult apply(const Nest& nest, const std::vector<std::string>& target) {
   std::set<std::string> reordered;
   for (const std::size_t ordinal : terms->operands) {
     const Access& read = sum.reads[ordinal];
-    const IndexOrder order = with_last(static_cast<int>(dims_of_indices(sum, read).size()), own_index(sum, read, terms->innermost));
-    if (nest.tensor(read.tensor).role != TensorRole::temporary) rest.reads[ordinal] = read_of_copy(result, nest, sum, read, order);
+    const IndexOrder order =
+        with_last(static_cast<int>(dims_of_indices(sum, read).size()), own_index(sum, read, terms->innermost));
+    if (nest.tensor(read.tensor).role != TensorRole::temporary)
+      rest.reads[ordinal] = read_of_copy(result, nest, sum, read, order);
   }
   rest.group = result.statement(name).group;
   replace_statement(result, with_dims(rest, with_last(static_cast<int>(sum.dims.size()), terms->innermost)));

@@ -1,5 +1,5 @@
 // Permutations of indices as relations.
-#include "poly/algebra/operands/index_order.h"
+#include "poly/algebra/layout/index_order.h"
 
 #include <isl/map.h>
 #include <isl/set.h>

@@ -14,8 +14,8 @@
 #include <optional>
 #include <set>
 
+#include "poly/algebra/layout/index_order.h"
 #include "poly/algebra/operands/half_products.h"
-#include "poly/algebra/operands/index_order.h"
 #include "poly/algebra/rules/rule_list.h"
 #include "poly/algebra/values/nest_edit.h"
 #include "poly/isl/isl_tools.h"
