@@ -147,8 +147,9 @@ class Emitter {
       std::vector<std::string> nested = loops_[k].sums;
       nested.push_back(loops_[k].reduction_loop);
       const auto [into, first] = last.emplace(group, nested);
-      for (std::size_t level = 0; !first && level < std::min(nested.size(), into->second.size()); ++level)
-        step("fuse_with", {nested[level], into->second[level]});
+      const bool alike = nested.size() == into->second.size();
+      for (std::size_t level = alike ? 0 : nested.size() - 1; !first && level < nested.size(); ++level)
+        step("fuse_with", {nested[level], alike ? into->second[level] : into->second.back()});
     }
     for (const auto& [group, nested] : last) result_.reduction_loops.push_back(nested.back());
   }
