@@ -2,7 +2,7 @@
 #include "autotune/space/window_points.h"
 
 #include "autotune/space/structure/axes.h"
-#include "poly/algebra/all_rules.h"
+#include "autotune/space/structure/rule_steps.h"
 #include "support/rounding.h"
 
 #include <algorithm>
@@ -112,21 +112,9 @@ std::vector<NamedValues> likely_window_tiles(const NestStructure& structure, con
   return points;
 }
 
-namespace {
-
-/// The definition with windows that read the image itself, where they read temporaries with nothing around it.
-Nest with_plain_windows(const Nest& nest) {
-  const Rule& skipping = rule("skip_neutral");
-  Nest result = nest;
-  for (std::size_t k = 0; k < nest.statements.size(); ++k) {
-    const std::vector<RuleMatch> matches = skipping.find(result);
-    if (matches.empty()) break;
-    result = skipping.apply(result, matches.front().target).nest;
-  }
-  return result;
-}
-
-std::set<std::string> sizes_of_plain_windows(const Nest& nest, const Sizes& sizes) {
+std::set<std::string> sizes_of_windows(const Nest& definition, const Sizes& sizes) {
+  // Windows that read the image itself, where the definition has temporaries with nothing around it.
+  const Nest nest = with_rule_everywhere("skip_neutral", definition);
   const bool sums = std::any_of(nest.statements.begin(), nest.statements.end(), [](const Statement& statement) {
     return statement.reduction && std::any_of(statement.reads.begin(), statement.reads.end(), [](const Access& read) {
              const auto dims = moving_dims(read);
@@ -152,12 +140,6 @@ std::set<std::string> sizes_of_plain_windows(const Nest& nest, const Sizes& size
     }
   }
   return found;
-}
-
-}  // namespace
-
-std::set<std::string> sizes_of_windows(const Nest& nest, const Sizes& sizes) {
-  return sizes_of_plain_windows(with_plain_windows(nest), sizes);
 }
 
 }  // namespace nestor

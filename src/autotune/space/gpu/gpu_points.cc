@@ -322,7 +322,7 @@ void add_column_values(const GpuPointSource& source, const std::set<std::string>
   const auto axis_of = [&](const FusionGroup& group) { return axis_of_column_sums(nest, whole.structure, group); };
   const FusionGroup* sums =
       heaviest_of(source.variants, whole, Fusion::none, [&](const FusionGroup& group) { return axis_of(group) >= 0; });
-  if (sums == nullptr || std::any_of(nest.statements.begin(), nest.statements.end(), multiplies_matrices)) return;
+  if (sums == nullptr || multiplies(nest)) return;
   if ((sums == &source.variants.heaviest(whole, Fusion::none)) != heaviest) return;
   const Axis& columns = whole.structure.axes[static_cast<std::size_t>(axis_of(*sums))];
   const auto group_along = [&](const RuleVariant& variant, Fusion fusion) {
@@ -366,7 +366,7 @@ void add_short_runs(const GpuPointSource& source, const std::set<std::string>& r
   const RuleVariant& whole = source.variants.at({rules});
   const Nest& nest = source.variants.nest(whole);
   const auto runs = short_runs(nest, whole.structure, source.variants.heaviest(whole, Fusion::none));
-  if (!runs || std::any_of(nest.statements.begin(), nest.statements.end(), multiplies_matrices)) return;
+  if (!runs || multiplies(nest)) return;
   const std::string beside = whole.structure.axes[static_cast<std::size_t>(runs->beside)].name;
   for (const int split : source.split_axes) {
     if (split == runs->run) continue;
@@ -397,7 +397,7 @@ void add_few_results(const GpuPointSource& source, const std::set<std::string>& 
     const bool few = results <= std::max(source.limits.units / 32, 1);
     return sums_up(whole, group) && (few || (results <= kRounds * source.limits.units && all >= kLongSum * results));
   });
-  if (sums == nullptr || std::any_of(nest.statements.begin(), nest.statements.end(), multiplies_matrices)) return;
+  if (sums == nullptr || multiplies(nest)) return;
   const auto points_of = [&](const FusionGroup& group) {
     return whole.structure.loop_groups[static_cast<std::size_t>(group.heaviest)].points;
   };
@@ -434,7 +434,7 @@ void add_short_sums(const GpuPointSource& source, const RuleChoice& choice, std:
 void add_recurrences(const GpuPointSource& source, const RuleChoice& choice, std::vector<NamedValues>& points) {
   const RuleVariant& variant = source.variants.at(choice);
   const Nest& nest = source.variants.nest(variant);
-  if (std::any_of(nest.statements.begin(), nest.statements.end(), multiplies_matrices)) return;
+  if (multiplies(nest)) return;
   for (const Fusion fusion : {Fusion::maximal, Fusion::careful, Fusion::none}) {
     const auto inside = [](const GroupForm& form) { return form.kind == GroupForm::Kind::inside; };
     const FusionGroup* group = heaviest_of(source.variants, variant, fusion, [&](const FusionGroup& each) {
@@ -455,7 +455,7 @@ void add_recurrences(const GpuPointSource& source, const RuleChoice& choice, std
 void add_prefixes(const GpuPointSource& source, const RuleChoice& choice, std::vector<NamedValues>& points) {
   const RuleVariant& variant = source.variants.at(choice);
   const Nest& nest = source.variants.nest(variant);
-  if (std::any_of(nest.statements.begin(), nest.statements.end(), multiplies_matrices)) return;
+  if (multiplies(nest)) return;
   std::set<NamedValues> known;
   for (const Fusion fusion : {Fusion::maximal, Fusion::careful, Fusion::none}) {
     const FusionGroup* group = heaviest_of(source.variants, variant, fusion, [&](const FusionGroup& each) {
@@ -474,7 +474,7 @@ void add_prefixes(const GpuPointSource& source, const RuleChoice& choice, std::v
 void add_windows(const GpuPointSource& source, const RuleChoice& choice, std::vector<NamedValues>& points) {
   const RuleVariant& variant = source.variants.at(choice);
   const Nest& nest = source.variants.nest(variant);
-  if (std::any_of(nest.statements.begin(), nest.statements.end(), multiplies_matrices)) return;
+  if (multiplies(nest)) return;
   std::set<NamedValues> known;
   for (const Fusion fusion : {Fusion::maximal, Fusion::careful, Fusion::none}) {
     const FusionGroup& group = source.variants.heaviest(variant, fusion);
@@ -490,7 +490,7 @@ void add_windows(const GpuPointSource& source, const RuleChoice& choice, std::ve
 void add_pair_sums(const GpuPointSource& source, const RuleChoice& choice, std::vector<NamedValues>& points) {
   const RuleVariant& variant = source.variants.at(choice);
   const Nest& nest = source.variants.nest(variant);
-  if (std::any_of(nest.statements.begin(), nest.statements.end(), multiplies_matrices)) return;
+  if (multiplies(nest)) return;
   if (axis_of_pairs(nest, variant.structure, source.variants.heaviest(variant, Fusion::careful)) < 0) return;
   for (const std::int64_t elements : {64, 128, 32}) {
     NamedValues values;

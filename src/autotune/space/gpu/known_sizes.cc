@@ -169,8 +169,7 @@ std::set<std::string> sizes_known_to_products(const Nest& nest, const Sizes& siz
     }
     if (!before.empty()) depths[statement.write.tensor].merge(before);
   }
-  if (std::any_of(nest.statements.begin(), nest.statements.end(), multiplies_matrices))
-    found.merge(sizes_of_ragged_rows(nest, sizes));
+  if (multiplies(nest)) found.merge(sizes_of_ragged_rows(nest, sizes));
   found.merge(sizes_of_computed_factors(nest));
   return without_specialized(nest, std::move(found));
 }
@@ -183,7 +182,7 @@ std::set<std::string> sizes_of_short_rows(const Nest& nest, const Sizes& sizes) 
     arguments.emplace_back(&tensor, shape_at(tensor, sizes));
     most = std::max(most, product_of(arguments.back().second));
   }
-  const bool products = std::any_of(nest.statements.begin(), nest.statements.end(), multiplies_matrices);
+  const bool products = multiplies(nest);
   std::set<std::string> found = sizes_of_short_sums(nest, sizes);
   found.merge(sizes_of_windows(nest, sizes));
   found.merge(sizes_of_prefixes(nest, sizes));

@@ -17,14 +17,6 @@ struct ProductAxes {
 /// Terms of a sum from which its results are worth going to memory, rather than being computed where they are read.
 constexpr double kFewestTerms = 32;
 
-double terms_of_sum(const LoopGroup& loop_group) {
-  double terms = 1;
-  for (std::size_t d = 0; d < loop_group.extents.size(); ++d) {
-    if (loop_group.reduced[d]) terms *= static_cast<double>(loop_group.extents[d]);
-  }
-  return terms;
-}
-
 /// Of the product that a statement sums up; nullopt where each operand has all axes of the result, or it is no product.
 std::optional<ProductAxes> axes_of(const LoopGroup& loop_group, const Statement& statement, const FusionGroup& group) {
   const auto product = unscaled_contraction_of(statement);

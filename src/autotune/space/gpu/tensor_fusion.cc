@@ -81,12 +81,9 @@ bool reads_stored_sums(const Nest& nest, const NestStructure& structure, const F
 
 /// Have sums of few elements so many terms that products are worth the rest? Of few terms near pairs are many.
 bool sums_many_terms(const NestStructure& structure) {
-  constexpr std::int64_t kFewTerms = 16;
-  return std::all_of(structure.loop_groups.begin(), structure.loop_groups.end(), [](const LoopGroup& loop_group) {
-    std::int64_t terms = 1;
-    for (std::size_t k = 0; k < loop_group.loops.size(); ++k) terms *= loop_group.reduced[k] ? loop_group.extents[k] : 1;
-    return !loop_group.seldom || terms >= kFewTerms;
-  });
+  constexpr double kFewTerms = 16;
+  return std::all_of(structure.loop_groups.begin(), structure.loop_groups.end(),
+                     [](const LoopGroup& loop_group) { return !loop_group.seldom || terms_of_sum(loop_group) >= kFewTerms; });
 }
 
 /// Can tensor cores take the group's products, with some tile?
@@ -139,9 +136,7 @@ double prepared_points(RuleVariants& variants, const RuleVariant& variant, Fusio
 double summed_points(const Nest& nest, const NestStructure& structure) {
   double points = 0;
   for (const LoopGroup& loop_group : structure.loop_groups) {
-    double terms = 1;
-    for (std::size_t k = 0; k < loop_group.extents.size(); ++k)
-      terms *= static_cast<double>(loop_group.reduced[k] ? std::max<std::int64_t>(loop_group.extents[k], 1) : 1);
+    const double terms = std::max(terms_of_sum(loop_group), 1.0);
     for (const std::string& name : loop_group.statements) {
       if (multiplies_matrices(nest.statement(name))) points += loop_group.points / terms;
     }

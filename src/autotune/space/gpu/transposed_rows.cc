@@ -190,9 +190,7 @@ int axis_of_short_sums(const Nest& nest, const NestStructure& structure, const F
   bool sums = false;
   for (const int u : group.loop_groups) {
     const LoopGroup& loop_group = structure.loop_groups[static_cast<std::size_t>(u)];
-    double terms = 1;
-    for (std::size_t k = 0; k < loop_group.axes.size(); ++k)
-      terms *= loop_group.reduced[k] ? static_cast<double>(loop_group.extents[k]) : 1;
+    const double terms = terms_of_sum(loop_group);
     for (const std::string& name : loop_group.statements) {
       const Statement& statement = nest.statement(name);
       const std::vector<int> written = followed_axes(loop_group, statement.write);

@@ -8,7 +8,6 @@
 #include "autotune/space/space_limits.h"
 #include "autotune/space/structure/rule_variants.h"
 
-#include <array>
 #include <optional>
 #include <set>
 #include <string>

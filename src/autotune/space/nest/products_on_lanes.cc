@@ -48,18 +48,6 @@ Found largest_product(const Nest& nest, const Sizes& sizes, int units) {
   return found;
 }
 
-/// The definition with a temporary for each factor that is computed within a sum of products.
-Nest with_factors_apart(const Nest& nest) {
-  const Rule& apart = rule("materialize_factor");
-  Nest result = nest;
-  for (std::size_t k = 0; k < nest.statements.size(); ++k) {
-    const std::vector<RuleMatch> matches = apart.find(result);
-    if (matches.empty()) break;
-    result = apart.apply(result, matches.front().target).nest;
-  }
-  return result;
-}
-
 /// What the structure of the nest says; "" where there is a place for the product.
 std::string why_no_place(const Nest& nest, const Sizes& sizes, const Found& found, const GpuLimits& limits) {
   const Tensor &a = read_by(nest, *found.statement, found.product.a), &b = read_by(nest, *found.statement, found.product.b);
@@ -111,7 +99,8 @@ bool has_tensor_cores(const std::string& steps) { return steps.find("\"tensor_co
 std::string products_on_lanes(const Nest& nest, const Sizes& sizes, const TunedKernel& kernel) {
   if (compute_capability(kernel.device) < kFirstTensorCores || has_tensor_cores(kernel.steps)) return "";
   if (std::none_of(nest.tensors.begin(), nest.tensors.end(), is_half)) return "";
-  const Nest apart = with_factors_apart(nest);
+  // A temporary for each factor that is computed within a sum of products.
+  const Nest apart = with_rule_everywhere("materialize_factor", nest);
   const Found found = largest_product(apart, sizes, kernel.device.units);
   if (found.statement == nullptr || found.least_ms < std::max(kShare * kernel.median_ms, kLeastMs)) return "";
   std::string why = why_no_place(apart, sizes, found, kernel.limits);

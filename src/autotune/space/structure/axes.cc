@@ -271,6 +271,8 @@ bool multiplies_matrices(const Statement& statement) {
   return lacks(a, b) && lacks(b, a);
 }
 
+bool multiplies(const Nest& nest) { return std::any_of(nest.statements.begin(), nest.statements.end(), multiplies_matrices); }
+
 bool multiplies(const Nest& nest, const NestStructure& structure, const std::vector<int>& loop_groups) {
   return std::any_of(loop_groups.begin(), loop_groups.end(), [&](int u) {
     const std::vector<std::string>& names = structure.loop_groups[static_cast<std::size_t>(u)].statements;
@@ -304,6 +306,13 @@ int prefix_dim(const Statement& statement) {
     }
   }
   return -1;
+}
+
+double terms_of_sum(const LoopGroup& loop_group) {
+  double terms = 1;
+  for (std::size_t k = 0; k < loop_group.extents.size(); ++k)
+    terms *= loop_group.reduced[k] ? static_cast<double>(loop_group.extents[k]) : 1;
+  return terms;
 }
 
 std::int64_t product_of(const std::vector<std::int64_t>& extents) {

@@ -32,12 +32,16 @@ std::vector<std::vector<int>> summed_dims(const Access& access);
 
 /// A sum of products where each operand has a dim of the result that the other one lacks: one of products of matrices.
 bool multiplies_matrices(const Statement& statement);
-/// Whether one of the loop groups has such a statement.
+/// Whether the nest, or one of the loop groups, has such a statement.
+bool multiplies(const Nest& nest);
 bool multiplies(const Nest& nest, const NestStructure& structure, const std::vector<int>& loop_groups);
 
 /// The dim of the result that ends what a sum runs over, or starts it, where its terms do not follow that dim: out[s] = sum over k <= s of
 /// f(k). -1: there is none.
 int prefix_dim(const Statement& statement);
+
+/// Terms of the sums of a loop group.
+double terms_of_sum(const LoopGroup& loop_group);
 
 /// Elements of a box.
 std::int64_t product_of(const std::vector<std::int64_t>& extents);

@@ -19,6 +19,7 @@
 #include <optional>
 
 #include "poly/algebra/operands/half_products.h"
+#include "poly/algebra/operands/whole_dims.h"
 #include "poly/algebra/rules/rule_list.h"
 #include "poly/algebra/values/nest_edit.h"
 #include "poly/isl/isl_tools.h"
@@ -47,12 +48,6 @@ struct Gathering {
 };
 
 bool is_among(const std::vector<int>& dims, int dim) { return std::find(dims.begin(), dims.end(), dim) != dims.end(); }
-
-isl::set eliminated(isl::set set, const std::vector<int>& dims) {
-  isl_set* rest = set.release();
-  for (const int dim : dims) rest = isl_set_eliminate(rest, isl_dim_set, static_cast<unsigned>(dim), 1);
-  return isl::manage(rest);
-}
 
 /// Those of a set with 0 <= dim < extent.
 isl::set within(const isl::set& set, int dim, std::int64_t extent) {
@@ -84,7 +79,7 @@ std::optional<Gathering> gathering_of(const Nest& nest, const Statement& sum, st
     if (!is_among(result.terms, dim)) result.written.push_back(dim);
   }
   why = "its terms have no known extents that are the same for all results";
-  isl::set whole = eliminated(domain_in(nest, sum), result.terms);
+  isl::set whole = without_dims(domain_in(nest, sum), result.terms);
   for (const int dim : result.terms) {
     const auto extent = known_value(nest, extent_of(nest, sum.domain, dim));
     if (!extent || *extent < 1 || (result.count *= *extent) > kMostTerms) return std::nullopt;

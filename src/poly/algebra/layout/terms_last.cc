@@ -22,6 +22,7 @@
 
 #include "poly/algebra/layout/index_order.h"
 #include "poly/algebra/operands/half_products.h"
+#include "poly/algebra/operands/whole_dims.h"
 #include "poly/algebra/rules/rule_list.h"
 #include "poly/algebra/values/nest_edit.h"
 #include "poly/isl/isl_tools.h"
@@ -126,16 +127,10 @@ std::vector<RuleMatch> find(const Nest& nest) {
   });
 }
 
-isl::set without(const isl::set& set, const std::vector<int>& dims) {
-  isl_set* rest = set.copy();
-  for (const int dim : dims) rest = isl_set_eliminate(rest, isl_dim_set, static_cast<unsigned>(dim), 1);
-  return isl::manage(rest);
-}
-
 /// Does the sum have other terms at some values of the dim than at others, as at the edges of an image?
 bool terms_change_along(const Nest& nest, const Statement& sum, int dim) {
   const isl::set domain = domain_in(nest, sum);
-  return !without(domain, reduced_dims(sum)).intersect(without(domain, {dim})).is_equal(domain);
+  return !without_dims(domain, reduced_dims(sum)).intersect(without_dims(domain, {dim})).is_equal(domain);
 }
 
 /// A place of the sum's index that is a column where the last one is none: an operand is read in strides along it, or it has other terms there

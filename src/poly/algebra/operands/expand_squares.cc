@@ -24,6 +24,7 @@
 #include <utility>
 
 #include "poly/algebra/operands/half_products.h"
+#include "poly/algebra/operands/whole_dims.h"
 #include "poly/algebra/rules/rule_list.h"
 #include "poly/algebra/values/nest_edit.h"
 #include "poly/algebra/values/polynomial.h"
@@ -57,11 +58,11 @@ std::optional<std::pair<std::size_t, std::size_t>> squared_difference(const Stat
 
 /// The set as if it said nothing of dims outside of `dims`.
 isl::set over(const isl::set& set, const std::set<int>& dims) {
-  isl_set* result = set.copy();
+  std::vector<int> others;
   for (int d = 0; d < static_cast<int>(isl_set_dim(set.get(), isl_dim_set)); ++d) {
-    if (!dims.contains(d)) result = isl_set_eliminate(result, isl_dim_set, static_cast<unsigned>(d), 1);
+    if (!dims.contains(d)) others.push_back(d);
   }
-  return isl::manage(result);
+  return without_dims(set, others);
 }
 
 /// Has each element of the result the terms that its row of the operand has elsewhere, so that one sum of squares serves all of the row?

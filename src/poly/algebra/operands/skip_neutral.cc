@@ -31,11 +31,6 @@ std::optional<std::size_t> read_of(const ScalarExpr& value) {
   return bare.op() == ScalarOp::read ? std::optional(static_cast<std::size_t>(bare.ordinal())) : std::nullopt;
 }
 
-struct Skipping {
-  Statement reduction;              ///< as it is afterwards
-  std::vector<std::string> others;  ///< the tensors that zeros were multiplied by
-};
-
 bool multiplies_matrices_of_halves(const Statement& sum) {
   const auto halves = half_products(sum);
   return halves && follows_own_dim(sum, halves->first, halves->second) && follows_own_dim(sum, halves->second, halves->first);
@@ -89,26 +84,10 @@ std::vector<RuleMatch> find(const Nest& nest) {
   });
 }
 
-/// What was multiplied by zeros.
-std::vector<std::string> finite(const Nest& nest) {
-  std::vector<std::string> tensors;
-  std::string why;
-  for (const Statement& statement : nest.statements) {
-    if (const auto skipping = skipping_of(nest, statement, why))
-      tensors.insert(tensors.end(), skipping->others.begin(), skipping->others.end());
-  }
-  return tensors;
-}
+std::vector<std::string> finite(const Nest& nest) { return finite_beside_zeros(nest, skipping_of); }
 
 RuleResult apply(const Nest& nest, const std::vector<std::string>& target) {
-  const std::string name = statement_argument(nest, kName, target, 1);
-  std::string why;
-  const auto skipping = skipping_of(nest, nest.statement(name), why);
-  if (!skipping) refuse_rule(kName, name, why);
-  Nest result = nest;
-  replace_statement(result, skipping->reduction);
-  drop_unused(result);
-  return {std::move(result), {}, false};
+  return skip_terms(nest, kName, target, skipping_of);
 }
 
 }  // namespace

@@ -28,11 +28,6 @@ namespace {
 
 constexpr const char* kName = "skip_zeros";
 
-struct Skipping {
-  Statement sum;      ///< as it is afterwards
-  std::string other;  ///< the tensor that zeros were multiplied by
-};
-
 /// The sum without the terms for which the read of `ordinal` has zeros. Sets `why` where there is none.
 std::optional<Skipping> without_zeros(const Nest& nest, const Statement& sum, std::size_t ordinal, std::string& why) {
   why = "its temporary is no copy of a 16-bit tensor with zeros beside it";
@@ -44,9 +39,9 @@ std::optional<Skipping> without_zeros(const Nest& nest, const Statement& sum, st
   if (!found) return std::nullopt;
   Skipping result{std::move(*found), {}};
   why = "it is no sum of products of two 16-bit tensors, each of which follows a dim of the result that the other does not";
-  const auto halves = half_products(result.sum);
-  if (!halves || !follows_own_dim(result.sum, halves->first, halves->second) ||
-      !follows_own_dim(result.sum, halves->second, halves->first))
+  const auto halves = half_products(result.reduction);
+  if (!halves || !follows_own_dim(result.reduction, halves->first, halves->second) ||
+      !follows_own_dim(result.reduction, halves->second, halves->first))
     return std::nullopt;
   why = "";
   return result;
@@ -63,7 +58,7 @@ std::optional<Skipping> skipping_of(const Nest& nest, const Statement& sum, std:
     if (nest.tensor(sum.reads[ordinal].tensor).role != TensorRole::temporary) continue;
     auto found = without_zeros(nest, sum, ordinal, why);
     if (!found) continue;
-    found->other = sum.reads[1 - ordinal].tensor;
+    found->others = {sum.reads[1 - ordinal].tensor};
     return found;
   }
   return std::nullopt;
@@ -76,25 +71,10 @@ std::vector<RuleMatch> find(const Nest& nest) {
   });
 }
 
-/// What was multiplied by zeros.
-std::vector<std::string> finite(const Nest& nest) {
-  std::vector<std::string> tensors;
-  std::string why;
-  for (const Statement& statement : nest.statements) {
-    if (const auto skipping = skipping_of(nest, statement, why)) tensors.push_back(skipping->other);
-  }
-  return tensors;
-}
+std::vector<std::string> finite(const Nest& nest) { return finite_beside_zeros(nest, skipping_of); }
 
 RuleResult apply(const Nest& nest, const std::vector<std::string>& target) {
-  const std::string name = statement_argument(nest, kName, target, 1);
-  std::string why;
-  const auto skipping = skipping_of(nest, nest.statement(name), why);
-  if (!skipping) refuse_rule(kName, name, why);
-  Nest result = nest;
-  replace_statement(result, skipping->sum);
-  drop_unused(result);
-  return {std::move(result), {}, false};
+  return skip_terms(nest, kName, target, skipping_of);
 }
 
 }  // namespace

@@ -15,10 +15,14 @@ isl::set below(const isl::set& set, int dim, const isl::pw_aff& bound) {
   return set.intersect(function.lt_set(most)).intersect(function.ge_set(none));
 }
 
+isl::set without_dims(const isl::set& set, const std::vector<int>& dims) {
+  isl_set* rest = set.copy();
+  for (const int dim : dims) rest = isl_set_eliminate(rest, isl_dim_set, static_cast<unsigned>(dim), 1);
+  return isl::manage(rest);
+}
+
 isl::set with_any_values(const Nest& nest, const Statement& statement, int a, int b) {
-  isl_set* set = domain_in(nest, statement).release();
-  for (const int dim : {a, b}) set = isl_set_eliminate(set, isl_dim_set, static_cast<unsigned>(dim), 1);
-  return isl::manage(set);
+  return without_dims(domain_in(nest, statement), {a, b});
 }
 
 bool have_all_values(const Nest& nest, const Statement& statement, int outer, int inner, std::int64_t extent) {

@@ -4,11 +4,15 @@
 #include "poly/nest/nest.h"
 
 #include <cstdint>
+#include <vector>
 
 namespace nestor {
 
 /// Those of `set` where 0 <= dim < bound, a function of the parameters.
 isl::set below(const isl::set& set, int dim, const isl::pw_aff& bound);
+
+/// The set as if it said nothing of these dims.
+isl::set without_dims(const isl::set& set, const std::vector<int>& dims);
 
 /// The domain with any values of two dims.
 isl::set with_any_values(const Nest& nest, const Statement& statement, int a, int b);

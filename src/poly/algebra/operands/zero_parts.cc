@@ -4,6 +4,7 @@
 #include <isl/map.h>
 #include <isl/set.h>
 
+#include "poly/algebra/rules/rule_list.h"
 #include "poly/algebra/values/nest_edit.h"
 #include "poly/algebra/values/polynomial.h"
 #include "poly/nest/nest_sets.h"
@@ -64,6 +65,27 @@ std::optional<Statement> without_constant_terms(const Nest& nest, const Statemen
   compact(result);
   why = "";
   return result;
+}
+
+std::vector<std::string> finite_beside_zeros(const Nest& nest, FindSkipping find) {
+  std::vector<std::string> tensors;
+  std::string why;
+  for (const Statement& statement : nest.statements) {
+    if (const auto skipping = find(nest, statement, why))
+      tensors.insert(tensors.end(), skipping->others.begin(), skipping->others.end());
+  }
+  return tensors;
+}
+
+RuleResult skip_terms(const Nest& nest, const std::string& rule, const std::vector<std::string>& target, FindSkipping find) {
+  const std::string name = statement_argument(nest, rule, target, 1);
+  std::string why;
+  const auto skipping = find(nest, nest.statement(name), why);
+  if (!skipping) refuse_rule(rule, name, why);
+  Nest result = nest;
+  replace_statement(result, skipping->reduction);
+  drop_unused(result);
+  return {std::move(result), {}, false};
 }
 
 }  // namespace nestor
