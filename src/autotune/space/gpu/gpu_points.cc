@@ -83,34 +83,52 @@ void add_row_values(const GpuPointSource& source, const RuleChoice& choice, std:
   if (!fits || (rows.axes.size() > whole.axes.size() && !products)) add_rows_of(source, choice, Fusion::careful, points);
 }
 
-/// Of the streamed loop, for the blocks that the choice's tiles leave. Parts of sums take equally long: one round of them.
-std::int64_t parts_of_stream(const RuleVariant& variant, const FusionGroup& group, const TensorAxes& axes,
-                             const TensorChoice& choice, const GpuLimits& limits) {
-  const std::int64_t tile = axes.column >= 0 ? choice.depth : choice.columns;
+/// A loop that products sum over, or stream their columns along, and into how many parts it is cut.
+struct Cut {
+  int axis = -1;
+  std::int64_t parts = 1;
+};
+
+/// For the blocks that the choice's tiles leave. Parts of sums take equally long: one round of them; more where tiles have few terms, so that
+/// blocks wait for copies. The streamed loop, or of those around its tiles the one that is cut into most parts.
+Cut useful_cut(const RuleVariant& variant, const FusionGroup& group, const TensorAxes& axes, const TensorChoice& choice,
+               const std::vector<int>& splits, const GpuLimits& limits) {
+  constexpr int kFullTile = 64, kMostRounds = 4;
+  const bool sums = axes.column >= 0;
   std::int64_t blocks = choice.grid.cluster;
   const GroupPlan plan = tensor_plan(group, axes, choice);
   const auto extent = [&](int axis) { return variant.structure.axes[static_cast<std::size_t>(axis)].extent; };
   for (const int axis : group.axes) blocks *= ceil_div(extent(axis), plan.tile.at(axis));
-  return useful_parts(blocks, axes.column >= 0 ? 1 : 2, extent(axes.reduction_axis) / tile, limits);
+  const std::int64_t tiles = extent(axes.reduction_axis) / (sums ? choice.depth : choice.columns);
+  Cut best{axes.reduction_axis, useful_parts(blocks, sums ? 1 : 2, tiles, limits)};
+  GpuLimits room = limits;
+  if (axes.inner < kFullTile) room.units *= kMostRounds;
+  const std::int64_t wanted = useful_parts(blocks, 1, std::max<std::int64_t>(tiles, 1) * axes.taps, room);
+  for (const int axis : axes.tap_axes) {
+    const bool cuts = std::find(splits.begin(), splits.end(), axis) != splits.end();
+    // A part has two values of the loop at least.
+    if (const std::int64_t parts = std::min(wanted, extent(axis) / 2); cuts && parts > best.parts) best = {axis, parts};
+  }
+  return best;
 }
 
-/// How much is fused where the product's streamed sum is cut into parts; nothing where it cannot be.
-std::optional<Fusion> fusion_of_parts(const GpuPointSource& source, const RuleChoice& rules, Fusion whole,
-                                      const TensorAxes& axes) {
+/// How much is fused where the product's sum, or the loop over its columns, is cut into parts along the axis; nothing where it cannot be.
+std::optional<Fusion> fusion_of_parts(const GpuPointSource& source, const RuleChoice& rules, Fusion whole, const TensorAxes& axes,
+                                      int split) {
   constexpr std::int64_t kSomeParts = 4;
   const RuleVariant& variant = source.variants.at(rules);
   const FusionGroup& group = source.variants.heaviest(variant, whole);
   // Axes that can be cut are numbered as after the usual rules.
   const bool possible =
       rules.rules == source.usual_rules &&
-      std::find(source.split_axes.begin(), source.split_axes.end(), axes.reduction_axis) != source.split_axes.end() &&
+      std::find(source.split_axes.begin(), source.split_axes.end(), split) != source.split_axes.end() &&
       !rows_follow_stream(source.variants.nest(variant), variant.structure, group, axes);
   if (!possible || whole == Fusion::maximal) return possible ? std::optional(whole) : std::nullopt;
   if (whole != Fusion::prepared) return std::nullopt;
   // Streamed columns may have parts behind a preparation; else other sums in parts go along with the product's, or are apart.
   std::vector<Fusion> fusions{Fusion::maximal, Fusion::careful};
   if (axes.column < 0) fusions.insert(fusions.begin(), Fusion::prepared);
-  const RuleVariant& cut = source.variants.at({rules.rules, axes.reduction_axis, kSomeParts});
+  const RuleVariant& cut = source.variants.at({rules.rules, split, kSomeParts});
   for (const Fusion fusion : fusions) {
     const FusionGroup& own = source.variants.heaviest(cut, fusion, true);
     if (own.part && tensor_axes(source.variants.nest(cut), cut.structure, own, source.limits.sm)) return fusion;
@@ -126,17 +144,20 @@ void add_tensor_values(const GpuPointSource& source, const std::set<std::string>
   const FusionGroup& group = source.variants.heaviest(variant, fusion);
   const std::optional<TensorAxes> axes = tensor_axes(source.variants.nest(variant), variant.structure, group, source.limits.sm);
   if (!axes) return;
-  const std::optional<Fusion> cut_fusion = fusion_of_parts(source, rules, fusion, *axes);
+  std::map<int, std::optional<Fusion>> fusions;  // of parts along an axis
   for (NamedValues values : likely_tensor_choices(*axes, source.limits)) {
-    const TensorChoice choice = tensor_choice(values);
+    const Cut cut = useful_cut(variant, group, *axes, tensor_choice(values), source.split_axes, source.limits);
     values.merge(fused_values(source, rules, fusion));
-    const std::int64_t parts = cut_fusion ? parts_of_stream(variant, group, *axes, choice, source.limits) : 1;
-    if (parts > 1) {
-      NamedValues cut = values;
-      cut["split_axis"] = axes->reduction_axis;
-      cut["num_splits"] = parts;
-      cut["fusion"] = place_of(*cut_fusion);
-      points.push_back(std::move(cut));
+    if (cut.parts > 1) {
+      const auto [known, added] = fusions.emplace(cut.axis, std::nullopt);
+      if (added) known->second = fusion_of_parts(source, rules, fusion, *axes, cut.axis);
+      if (known->second) {
+        NamedValues parts = values;
+        parts["split_axis"] = cut.axis;
+        parts["num_splits"] = cut.parts;
+        parts["fusion"] = place_of(*known->second);
+        points.push_back(std::move(parts));
+      }
     }
     points.push_back(std::move(values));
   }

@@ -228,6 +228,10 @@ std::optional<TensorAxes> axes_of_sum(const Nest& nest, const NestStructure& str
     }
     // Of several reduced dims the innermost is cut into tiles; the others are loops around products.
     if (!has(taps_a, axis) || !has(taps_b, axis)) return std::nullopt;
+    if (result.reduction_axis >= 0) {
+      result.tap_axes.push_back(result.reduction_axis);
+      result.taps *= result.inner;
+    }
     result.reduction_axis = axis;
     result.inner = loop_group.extents[k];
     result.fixed_inner = has_one_value(nest, extent_of(nest, statement.domain, static_cast<int>(k)));

@@ -32,6 +32,8 @@ struct TensorAxes {
   std::int64_t inner = 1;    ///< extent of the reduced dim of the first product
   bool fixed_inner = false;  ///< it is known when compiling
   bool same_taps = true;     ///< all products sum over the same values of other dims, which may be loops around them
+  std::vector<int> tap_axes;  ///< of these dims of the product that streams most terms, outermost first
+  std::int64_t taps = 1;      ///< points of them
   std::int64_t row_extent = 1, pack_extent = 1, column_extent = 1;
   std::int64_t row_stride = 1;  ///< elements of the operand from one row to the next
   std::int64_t others = 1;      ///< with `column`: points of the common axes beside rows, packs and columns

@@ -122,12 +122,15 @@ double filled_share(const TensorAxes& axes) {
   return static_cast<double>(std::min(rows, kRows) * std::min(axes.inner, kTerms)) / (kRows * kTerms);
 }
 
-/// Elements that kernels before the products write after the rules.
+/// Elements that kernels beside the heaviest one's write after the rules, but for products of matrices.
 double prepared_points(RuleVariants& variants, const RuleVariant& variant, Fusion fusion) {
   double points = 0;
+  const FusionGroup* heaviest = &variants.heaviest(variant, fusion);
   for (const FusionGroup& group : variants.fusion_groups(variant, fusion)) {
-    for (const int u : group.loop_groups)
-      points += group.prepares ? variant.structure.loop_groups[static_cast<std::size_t>(u)].points : 0;
+    for (const int u : group.loop_groups) {
+      const bool copies = &group != heaviest && !multiplies(variants.nest(variant), variant.structure, {u});
+      points += group.prepares || copies ? variant.structure.loop_groups[static_cast<std::size_t>(u)].points : 0;
+    }
   }
   return points;
 }

@@ -31,6 +31,10 @@ std::int64_t blocks_of(const TensorAxes& axes, const TensorChoice& choice) {
   return tiles_of_rows(axes, choice) * ceil_div(axes.column_extent, choice.columns) * axes.others;
 }
 
+std::int64_t terms_of_tile(const TensorAxes& axes, const TensorChoice& choice) {
+  return std::min<std::int64_t>(choice.depth, axes.inner);
+}
+
 }  // namespace
 
 double modelled_cycles(const TensorAxes& axes, const TensorChoice& choice, std::int64_t parts, const GpuLimits& limits) {
@@ -42,9 +46,9 @@ double modelled_cycles(const TensorAxes& axes, const TensorChoice& choice, std::
   const double read_rows = count(axes.row_operands.size()) * rows,
                read_columns = count(axes.streamed_operands.size()) * columns / choice.grid.cluster;
   const double copies = 2 * (read_rows + read_columns) / kCopiedBytes;
-  const double term = std::max(products, copies) + kRound / number(choice.depth);
+  const double term = std::max(products, copies) + kRound / number(terms_of_tile(axes, choice));
   const std::int64_t waves = ceil_div(blocks_of(axes, choice) * parts, std::int64_t{limits.units});
-  const double wave = number(axes.inner) / number(parts) * term + kStart;
+  const double wave = number(axes.inner * axes.taps) / number(parts) * term + kStart;
   if (parts == 1) return number(waves) * wave;
   // Each part is written and read once, in f32.
   const double results = number(axes.row_extent * axes.pack_extent) * number(axes.column_extent) * number(axes.others);

@@ -51,7 +51,7 @@ RuleChoice NestCandidate::rule_choice() const {
   if (sums && choice.split == facts_.columns) {
     choice.tile = tensor_.columns;
     choice.parts = 0;
-  } else if (sums) {
+  } else if (sums && choice.split == facts_.terms) {
     choice.multiple = tensor_.depth;
   }
   return choice;

@@ -97,7 +97,7 @@ class NestSpace : public Space {
   std::vector<std::set<std::string>> tensor_rules_;  ///< choices for products on tensor cores, the best guess first
   std::vector<Parameter> parameters_;
   double scalar_floor_ms_ = 0;             ///< of candidates that leave the tensor cores alone, where those could be used
-  int columns_ = -1;                       ///< axis of columns of sums of products whose terms are streamed; -1: none
+  int columns_ = -1, terms_ = -1;          ///< axes of columns and terms of sums of products whose terms are streamed; -1: none
   bool streams_terms_ = false;             ///< tiles on tensor cores are of terms of sums of products, not of their columns
   std::set<std::string> may_stay_behind_;  ///< leads of rule online whose extremum may stay behind
   std::vector<int> split_axes_;            ///< along which reductions can be cut into parts, when all usual rules are applied
@@ -209,6 +209,7 @@ void NestSpace::make_parameters(const RuleVariant& usual) {
         parameters_.push_back(std::move(parameter));
       streams_terms_ = axes->column >= 0;
       columns_ = streams_terms_ ? axis_after_usual_rules(axes->column) : -1;
+      terms_ = streams_terms_ ? axis_after_usual_rules(axes->reduction_axis) : -1;
       scalar_floor_ms_ = least_scalar_ms(least_instances(variants_.nest(usual), sizes_), limits_.gpu->units);
     }
     add("specialize", {0, 1});
@@ -224,7 +225,7 @@ void NestSpace::make_parameters(const RuleVariant& usual) {
 Candidate NestSpace::candidate(const Point& point) const {
   const NamedValues values = named_values(*this, point);
   const CandidateFacts facts{schedules_.nest(), sizes_,           limits_,  rules_,
-                             may_stay_behind_,  scalar_floor_ms_, columns_, streams_terms_};
+                             may_stay_behind_,  scalar_floor_ms_, columns_, terms_, streams_terms_};
   return NestCandidate(facts, variants_, values).build();
 }
 

@@ -53,13 +53,14 @@ class Emitter {
     return loop + "_o";
   }
 
-  /// A loop group over the points of parts: parts outside, the points of one in the reduction loop, or tiles of them. False for other loop groups and
-  /// axes.
+  /// A loop group over the points of parts: parts outside, the points of one in the reduction loop, or tiles of them; in a loop around tiles of
+  /// another reduced dim where that is streamed. False for other loop groups and axes.
   bool take_part(const LoopGroup& loop_group, int axis, GroupLoops& loops) {
     if (!group_.part || axis != group_.part->axis || loop_group.position_of(group_.part->whole) < 0) return false;
     const std::string& points = loop_group.loops[loop_group.position_of(group_.part->whole)];
     loops.shared.push_back(take_outside(loops, points, group_.part->size));
-    if (group_.tile_is_part) return true;
+    const bool streams_other = plan_.reduction_axis < 0 ? plan_.sums_outside : plan_.reduction_axis != group_.part->whole;
+    if (group_.tile_is_part || streams_other) return true;
     loops.reduction_loop = points + "_i";
     if (plan_.reduction_axis == group_.part->whole)
       loops.reduction_loop = take_outside(loops, loops.reduction_loop, plan_.reduction_tile);
@@ -88,14 +89,15 @@ class Emitter {
     if (reduction_axis < loop_group.loops.size())
       loops.reduction_loop = take_outside(loops, loop_group.loops[reduction_axis], plan_.reduction_tile);
     for (std::size_t k = 0; plan_.sums_outside && !loops.reduction_loop.empty() && k < loop_group.loops.size(); ++k) {
-      if (loop_group.reduced[k] && k != reduction_axis) loops.sums.push_back(loop_group.loops[k]);
+      if (!loop_group.reduced[k] || k == reduction_axis) continue;
+      const bool of_part = group_.part && loop_group.axes[k] == group_.part->whole;
+      loops.sums.push_back(loop_group.loops[k] + (of_part ? "_i" : ""));
     }
     std::vector<std::string> wanted = loops.shared;
     wanted.insert(wanted.end(), loops.sums.begin(), loops.sums.end());
     if (!loops.reduction_loop.empty()) wanted.push_back(loops.reduction_loop);
     // Of a part's own loop one iteration is left, which must not stand between the loops that are worth tiling.
-    const bool of_part =
-        group_.part && (group_.tile_is_part ? loop_group.position_of(group_.part->whole) >= 0 : !loops.reduction_loop.empty());
+    const bool of_part = group_.part && loop_group.position_of(group_.part->whole) >= 0;
     if (of_part && loop_group.position_of(group_.part->axis) >= 0)
       wanted.push_back(loop_group.loops[loop_group.position_of(group_.part->axis)]);
     const auto own = static_cast<std::ptrdiff_t>(wanted.size());
