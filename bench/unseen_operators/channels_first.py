@@ -79,20 +79,18 @@ def _conv_relu_pool(x, weight, bias):
 
 
 @nestor.nest
-def resized_images(x0: f16[images, high, across, channels]):
-    """Twice as large, linear between pixels, edges repeated."""
+def resized_images(x0: f16[images, high + 2, across + 2, channels]):
+    """Twice as large, linear between pixels, of images with their edges repeated."""
     yy, xx = indices(yy=2 * high, xx=2 * across)
-    def near(at, size):  # both neighbours, the nearer one first
-        other = nestor.select(at % 2 == 0, at // 2 - 1, at // 2 + 1)
-        return at // 2, nestor.minimum(nestor.maximum(other, 0), size - 1)
-    (top, low), (left, right) = near(yy, high), near(xx, across)
+    top, low, left, right = yy // 2 + 1, (yy + 1) // 2 + (yy + 1) // 2 - yy // 2, xx // 2 + 1, (xx + 1) // 2 + (xx + 1) // 2 - xx // 2
     upper = 0.75 * x0[n, top, left, c] + 0.25 * x0[n, top, right, c]
     lower = 0.75 * x0[n, low, left, c] + 0.25 * x0[n, low, right, c]
     return define("out", (n, yy, xx, c), 0.75 * upper + 0.25 * lower, type=f16)
 
 
 def _resized(x):
-    return F.interpolate(x.permute(0, 3, 1, 2), scale_factor=2, mode="bilinear", align_corners=False).permute(0, 2, 3, 1)
+    found = F.interpolate(x.permute(0, 3, 1, 2), scale_factor=2, mode="bilinear", align_corners=False)
+    return found[..., 2:-2, 2:-2].permute(0, 2, 3, 1)
 
 
 @nestor.nest
@@ -197,7 +195,7 @@ def cross_entropy_backward(logits: bf16[rows_, words], target: nestor.i32[rows_]
 def _cross_entropy_backward(logits, target, grad):
     chance = torch.softmax(widened(logits), -1)
     hit = torch.arange(logits.shape[1], device=logits.device) == target[:, None]
-    return ((chance - hit) * grad[:, None]).to(logits.dtype)
+    return ((chance - hit.to(chance.dtype)) * grad[:, None]).to(logits.dtype)
 
 
 deep, tall, broad = Size("deep", 256), Size("tall", 256), Size("broad", 256)
@@ -250,7 +248,6 @@ def _wavelet(image):
 
 IMAGES = {"images": 2, "channels": 6, "filters": 5, "high": 4, "across": 7}
 PLAIN = {name: IMAGES[name] for name in ("images", "channels", "high", "across")}
-FEW = {"channels": lambda x, sizes: x}
 OPERATORS = [
     Operator(conv_channels_first, _conv_channels_first, "PyTorch's Conv2d", IMAGES, draw={"weight": divided("channels")}),
     Operator(mobile_block, _mobile, "A. Howard et al., MobileNetV3, arXiv:1905.02244", IMAGES,

@@ -419,20 +419,23 @@ class Tuning {
 };
 
 /// The request's fixed sizes, and of those left free the last one that lets a likely candidate fit once it is fixed; all of them where
-/// no single one does.
+/// only that does. Where nothing does, what is free stays free: checks are made at small sizes then.
 std::set<std::string> sizes_that_help(const TuneRequest& request) {
+  const auto helps = [&](const std::set<std::string>& fixed) {
+    const TrialProblem problem = trial_problem(request.nest, request.sizes, false, fixed);
+    BaseSchedules schedules(problem.start);
+    const auto space = make_nest_space(schedules, problem.sizes, space_limits(request.measure));
+    return has_feasible_guess(*space, space->defaults());
+  };
   std::set<std::string> all = request.fixed_sizes;
   for (auto size = request.nest.sizes.rbegin(); size != request.nest.sizes.rend(); ++size) {
     if (size->specialized || request.fixed_sizes.contains(size->name)) continue;
     all.insert(size->name);
     std::set<std::string> more = request.fixed_sizes;
     more.insert(size->name);
-    const TrialProblem problem = trial_problem(request.nest, request.sizes, false, more);
-    BaseSchedules schedules(problem.start);
-    const auto space = make_nest_space(schedules, problem.sizes, space_limits(request.measure));
-    if (has_feasible_guess(*space, space->defaults())) return more;
+    if (helps(more)) return more;
   }
-  return all;
+  return helps(all) ? all : request.fixed_sizes;
 }
 
 }  // namespace

@@ -60,7 +60,11 @@ class Emitter {
     const std::string& points = loop_group.loops[loop_group.position_of(group_.part->whole)];
     loops.shared.push_back(take_outside(loops, points, group_.part->size));
     const bool streams_other = plan_.reduction_axis < 0 ? plan_.sums_outside : plan_.reduction_axis != group_.part->whole;
-    if (group_.tile_is_part || streams_other) return true;
+    if (group_.tile_is_part) return true;
+    if (streams_other) {
+      loops.sums.push_back(points + "_i");
+      return true;
+    }
     loops.reduction_loop = points + "_i";
     if (plan_.reduction_axis == group_.part->whole)
       loops.reduction_loop = take_outside(loops, loops.reduction_loop, plan_.reduction_tile);
@@ -89,9 +93,8 @@ class Emitter {
     if (reduction_axis < loop_group.loops.size())
       loops.reduction_loop = take_outside(loops, loop_group.loops[reduction_axis], plan_.reduction_tile);
     for (std::size_t k = 0; plan_.sums_outside && !loops.reduction_loop.empty() && k < loop_group.loops.size(); ++k) {
-      if (!loop_group.reduced[k] || k == reduction_axis) continue;
       const bool of_part = group_.part && loop_group.axes[k] == group_.part->whole;
-      loops.sums.push_back(loop_group.loops[k] + (of_part ? "_i" : ""));
+      if (loop_group.reduced[k] && k != reduction_axis && !of_part) loops.sums.push_back(loop_group.loops[k]);
     }
     std::vector<std::string> wanted = loops.shared;
     wanted.insert(wanted.end(), loops.sums.begin(), loops.sums.end());

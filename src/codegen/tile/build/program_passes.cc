@@ -59,7 +59,7 @@ TileOp without_single_terms(const TileOp& op) {
     const auto follows = [&](const TileAccess& access) {
       return std::any_of(access.index.begin(), access.index.end(), [&](const IntExpr& index) { return index.uses(dim.var); });
     };
-    const bool single = (dim.upper - dim.lower).is_constant(1) && dim.lower.as_constant();
+    const bool single = (dim.upper - dim.lower).is_constant(1);
     if (!dim.reduced || !single || follows(op.write) || std::any_of(op.reads.begin(), op.reads.end(), follows)) continue;
     std::erase_if(result.dims, [&](const OpDim& other) { return other.var == dim.var; });
     substitute_variable(result, dim.var, dim.lower);
