@@ -122,6 +122,12 @@ class BlockMutator {
     change("vector write or not", [](auto& o) { o.write_vector = !o.write_vector; });
     for (std::size_t k = 0; k < op.read_vectors.size(); ++k)
       change("vector read or not", [&](auto& o) { o.read_vectors[k] = !o.read_vectors[k]; });
+    for (std::size_t k = 0; k < op.strided_reads.size(); ++k) {
+      change("whole pieces or not", [&](auto& o) { o.strided_reads[k].stride = o.strided_reads[k].stride == 0 ? 2 : 0; });
+      change("longer pieces", [&](auto& o) { o.strided_reads[k].stride += 1; });
+      change("another place of pieces", [&](auto& o) { o.strided_reads[k].offset += 1; });
+      change("an earlier place of pieces", [&](auto& o) { o.strided_reads[k].offset -= 1; });
+    }
     change("all vectors", [](auto& o) {
       o.vectors = o.write_vector = true;
       o.read_vectors.assign(o.read_vectors.size(), true);

@@ -45,6 +45,15 @@ inline std::vector<SimtCase> simt_cases() {
   }
   list.add("vector_bf16", vector_program(bf16), {{"n", 4096}}, bfloat);
   list.add("vector_misaligned", vector_program(f32), {{"n", 4096}}, {.misalignment = 1});
+  // Columns whose elements lie apart, with all between them read as well or not.
+  for (std::int64_t cols : {1, 8, 13, 200}) {
+    list.add("strided", strided_program(f32, 2, 1), {{"rows", 3}, {"cols", cols}});
+    list.add("strided_f16", strided_program(f16, 2, 1), {{"rows", 2}, {"cols", cols}}, half);
+    list.add("strided_bf16_by_4", strided_program(bf16, 4, 3, 2), {{"rows", 2}, {"cols", cols}}, bfloat);
+    list.add("strided_by_3", strided_program(f32, 3, 2, 1), {{"rows", 2}, {"cols", cols}});
+    list.add("strided_with_gaps", strided_program(f32, 4, 2, 1), {{"rows", 3}, {"cols", cols}});
+  }
+  list.add("strided_misaligned", strided_program(f32, 2, 1), {{"rows", 3}, {"cols", 64}}, {.misalignment = 1});
   // One row a block, kept in registers.
   list.add("row_f32", norm_program(f32, 1024, 1), {{"batch", 3}});
   list.add("row_bf16", norm_program(bf16, 1024, 1), {{"batch", 3}}, bfloat);

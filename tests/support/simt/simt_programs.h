@@ -157,6 +157,20 @@ inline TileProgram vector_program(ElementType type) {
   return m.finish(leaf(op));
 }
 
+/// y[r, i] = x[r, apart*i] - 2 x[r, apart*i + last] + x[r, apart*i + middle]: with `last` at the end of such a piece whole pieces may be loaded.
+inline TileProgram strided_program(ElementType type, std::int64_t apart, std::int64_t last, std::int64_t middle = 0) {
+  ProgramMaker m("strided");
+  m.size("rows").size("cols");
+  const IntExpr step(apart), row = var("r"), first = step * var("i");
+  const int x = m.input("x", type, {var("rows"), step * (var("cols") - IntExpr(1)) + IntExpr(last + 1)}),
+            y = m.output("y", type, {var("rows"), var("cols")});
+  TileOp op = make_op(OpKind::map, "y", {parallel_dim("i", 0, var("cols"))}, {y, {row, var("i")}},
+                      {{x, {row, first}}, {x, {row, first + IntExpr(last)}}, {x, {row, first + IntExpr(middle)}}});
+  const auto twice = times(ScalarExpr::constant(-2, ElementType::f32), m.read(op, 1));
+  op.value = as(type, plus(plus(m.read(op, 0), twice), m.read(op, 2)));
+  return m.finish(loop("r", 0, var("rows"), leaf(op), LoopKind::gpu_block));
+}
+
 /// Normalised rows with scale and shift, `rows` a block, one read of x: kept in a scratch tile.
 inline TileProgram norm_program(ElementType type, std::int64_t width, std::int64_t rows, bool streaming = false,
                                 const GridShape& shape = {}, int slots = 1) {

@@ -420,6 +420,9 @@ TEST_P(BlockMutants, with_a_proof_compute_what_the_program_says) { MutantRun(Get
 /// the emulator for each of the kernel's.
 std::vector<SimtCase> mutated_cases() {
   const std::vector<std::pair<std::string, Sizes>> kinds{{"vector_f16", {}},
+                                                         {"strided", {{"rows", 2}, {"cols", 200}}},
+                                                         {"strided_bf16_by_4", {{"rows", 2}, {"cols", 64}}},
+                                                         {"strided_with_gaps", {{"rows", 2}, {"cols", 64}}},
                                                          {"rows_f16", {}},
                                                          {"rows_across_warps", {}},
                                                          {"resident_rows", {}},

@@ -16,6 +16,7 @@
 namespace nestor::testing {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using Kind = nvptx::Placement::Kind;
 
@@ -82,6 +83,19 @@ TEST(NvptxPlan, every_thread_has_an_element_of_rows_that_fill_no_warp) {
     EXPECT_EQ(plan.block.threads % 32, 0);
     EXPECT_EQ(nvptx::working_threads(plan.op("store"), {64, width}), std::min<std::int64_t>(64, layout.groups) * layout.lanes);
   }
+}
+
+TEST(NvptxPlan, pieces_of_memory_are_loaded_whole_where_their_ends_are_read) {
+  const auto strides = [](const TileProgram& program) {
+    const Planned plan(program, true);
+    std::vector<int> found;
+    for (const nvptx::StridedRead& read : plan.op("y").strided_reads) found.push_back(read.stride);
+    return found;
+  };
+  EXPECT_THAT(strides(strided_program(f32, 2, 1)), ElementsAre(2, 2, 2));
+  EXPECT_THAT(strides(strided_program(bf16, 4, 3, 2)), ElementsAre(4, 4, 4));
+  EXPECT_THAT(strides(strided_program(f32, 4, 2, 1)), ElementsAre(0, 0, 0)) << "the last element may not exist";
+  EXPECT_THAT(strides(strided_program(f32, 2, 3)), ElementsAre(0, 0, 0)) << "elements of two pieces";
 }
 
 TEST(NvptxPlan, sums_need_powers_of_two_among_the_lanes) {

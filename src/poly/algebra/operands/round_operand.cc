@@ -1,7 +1,7 @@
 // Rule "round_operand": a computed operand of a product of matrices is kept in the 16 bits of the other one.
 //
-// Pattern    r_e += t_p b_q, where b is an input of 16 bits, t a temporary of f32 with one elementwise definition, and each of them follows a dim of
-//            the result that the other does not (a product of matrices).
+// Pattern    r_e += t_p b_q, where b is an input of 16 bits, or a temporary of the 16 bits that all such inputs have; t a temporary of f32 with
+//            one elementwise definition; and each of them follows a dim of the result that the other does not (a product of matrices).
 // Rewrite    t'_p = t_p, rounded to the type of b, behind the definition of t; r_e += t'_p b_q. Other readers keep t.
 // Conditions t and b are read along a common reduced dim.
 // Proof      t' is t but for the rounding, which every kernel may do: tensor cores take no wider operands (docs/results.md).
@@ -28,13 +28,24 @@ struct Operand {
   ElementType type{};  ///< of the other one
 };
 
+/// Does it have the 16 bits that a product's operands may be rounded to (rounding_model.h)?
+bool is_half_operand(const Nest& nest, const Tensor& tensor) {
+  if (tensor.role == TensorRole::input) return true;
+  bool any = false, others = false;
+  for (const Tensor& input : nest.tensors) {
+    if (input.role != TensorRole::input || (input.type != ElementType::f16 && input.type != ElementType::bf16)) continue;
+    (input.type == tensor.type ? any : others) = true;
+  }
+  return any && !others;
+}
+
 /// Sets `why` where there is none.
 std::optional<Operand> operand_of(const Nest& nest, const Statement& sum, std::string& why) {
-  why = "it is no sum of products of a 16-bit input and a temporary of f32";
+  why = "it is no sum of products of a 16-bit tensor and a temporary of f32";
   const std::vector<int> reduced = reduced_dims(sum);
   for (const auto& [wide, half] : wide_and_half(nest, sum)) {
     const Access &a = sum.reads[wide], &b = sum.reads[half];
-    if (nest.tensor(b.tensor).role != TensorRole::input) continue;
+    if (!is_half_operand(nest, nest.tensor(b.tensor))) continue;
     why = "its temporary has no elementwise definition";
     const Statement* definition = sole_definition(nest, a.tensor);
     if (!definition || position_of(nest, definition->name) > position_of(nest, sum.name)) continue;

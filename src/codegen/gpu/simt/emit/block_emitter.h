@@ -72,6 +72,7 @@ class BlockEmitter {
   std::vector<Value*> load_words(const TileAccess& access, int width);
   std::vector<Value*> elements_of(const std::vector<Value*>& words, ElementType type);
   std::vector<Value*> load_vector(const TileAccess& access, int width);
+  std::vector<Value*> load_strided(TileAccess access, const StridedRead& run, int width);
   std::vector<Value*> load(const BlockOp& op, const TileAccess& access, bool vector, int width, Slot slot);
   void store(const BlockOp& op, const std::vector<Value*>& values, ElementType type, Slot slot);
   void store_vector(const TileAccess& access, const std::vector<Value*>& values, ElementType type);

@@ -203,6 +203,15 @@ std::vector<Value*> BlockEmitter::load_vector(const TileAccess& access, int widt
   return elements_of(load_words(access, width), plan_->buffer(access.buffer).type);
 }
 
+/// Of whole pieces of memory the elements at the read's offset: other reads load the same pieces, and LLVM keeps one load.
+std::vector<Value*> BlockEmitter::load_strided(TileAccess access, const StridedRead& run, int width) {
+  access.index.back() = access.index.back() - IntExpr(run.offset);
+  const std::vector<Value*> all = load_vector(access, run.stride * width);
+  std::vector<Value*> values;
+  for (int e = 0; e < width; ++e) values.push_back(all[static_cast<std::size_t>(e * run.stride + run.offset)]);
+  return values;
+}
+
 void BlockEmitter::at_element(const BlockOp& op, int element, const Body& body) {
   if (element == 0) return body();
   const std::string& column = op.op.dims[op.column].var;

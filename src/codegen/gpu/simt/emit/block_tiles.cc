@@ -353,6 +353,7 @@ Value* BlockEmitter::masked_element(const BlockOp& op, int ordinal, Slot slot, i
 
 std::vector<Value*> BlockEmitter::load_read(const BlockOp& op, int ordinal, int width, Slot slot) {
   const auto k = static_cast<std::size_t>(ordinal);
+  if (const StridedRead& run = op.strided_reads[k]; run.stride > 0 && width > 1) return load_strided(op.op.reads[k], run, width);
   return load(op, op.op.reads[k], op.read_vectors[k], width, slot);
 }
 

@@ -101,6 +101,7 @@ class Normaliser {
     if (form) block_op.product = ProductPlan{*form};
     block_op.multiples = multiples_;
     block_op.read_vectors.assign(op.reads.size(), false);
+    block_op.strided_reads.assign(op.reads.size(), {});
     plan_.ops.push_back(std::move(block_op));
     return node;
   }

@@ -106,6 +106,12 @@ struct PrefixPlan {
   bool widened = false;
 };
 
+/// A read whose elements at neighbouring columns are `stride` apart, at `offset` of each such piece of memory, of which the op reads the first
+/// and the last element, too: whole pieces are loaded. 0: it is no such read.
+struct StridedRead {
+  int stride = 0, offset = 0;
+};
+
 struct BlockOp {
   TileOp op;
   std::vector<DimRole> roles;
@@ -117,6 +123,7 @@ struct BlockOp {
   bool vectors = false;  ///< memory accesses marked below move layout.vector elements at once
   bool write_vector = false;
   std::vector<bool> read_vectors;
+  std::vector<StridedRead> strided_reads;
   bool unroll_rows = false, unroll_columns = false;
   bool barrier_before = false;
   int ahead = 0;     ///< an asynchronous copy for the work tile so many trips later, into the circular buffer of its buffer

@@ -192,6 +192,7 @@ class TermReuse {
       });
     }
     reader.read_vectors.assign(reader.op.reads.size(), false);
+    reader.strided_reads.assign(reader.op.reads.size(), {});
   }
 
   BlockPlan& plan_;

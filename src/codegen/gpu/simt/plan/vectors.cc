@@ -31,11 +31,12 @@ bool in_words(const BlockPlan& plan, const TileAccess& access) {
   return type != ElementType::boolean && type != ElementType::i64;
 }
 
-/// The access moves `width` elements along `var` when its last index runs along it and starts at a multiple of `width`.
+/// The access moves `width` elements along `var` when its last index runs along it, `stride` elements at a time, and starts at a multiple of
+/// `width`.
 bool access_fits(const BlockPlan& plan, const TileAccess& access, const std::string& var, std::int64_t width,
-                 const Multiples& multiples, const std::set<std::string>& sizes, Conditions& out) {
+                 const Multiples& multiples, const std::set<std::string>& sizes, Conditions& out, std::int64_t stride = 1) {
   const Buffer& buffer = plan.buffer(access.buffer);
-  if (!in_words(plan, access) || access.index.empty() || access.index.back().coefficient(var) != 1) return false;
+  if (!in_words(plan, access) || access.index.empty() || access.index.back().coefficient(var) != stride) return false;
   for (std::size_t k = 0; k + 1 < access.index.size(); ++k) {
     if (access.index[k].uses(var)) return false;
   }
@@ -64,6 +65,44 @@ void add(BlockPlan& plan, const Conditions& conditions, std::int64_t width) {
 /// Along the column in the last index with factor 1: neighbours in memory.
 bool contiguous(const TileAccess& access, const std::string& var) {
   return !access.index.empty() && access.index.back().coefficient(var) == 1;
+}
+
+constexpr std::int64_t kMostStride = 4;
+
+/// Is `a` so many elements behind `b` in a row of memory?
+bool lies_behind(const TileAccess& a, const TileAccess& b, std::int64_t elements) {
+  if (a.buffer != b.buffer || a.index.size() != b.index.size()) return false;
+  for (std::size_t k = 0; k < a.index.size(); ++k) {
+    const Affine apart = affine_of(a.index[k]) - affine_of(b.index[k]);
+    if (!apart.is_constant() || apart.constant != (k + 1 == a.index.size() ? elements : 0)) return false;
+  }
+  return true;
+}
+
+/// The read as one of those that take whole pieces of memory together, each at its own offset; a stride of 0: it is none.
+StridedRead strided_read(const BlockPlan& plan, const BlockOp& op, std::size_t read, std::int64_t width, const Multiples& multiples,
+                         const std::set<std::string>& sizes, Conditions& out) {
+  const TileAccess& access = op.op.reads[read];
+  const std::string& var = op.op.dims[op.column].var;
+  const std::int64_t stride = access.index.empty() ? 0 : access.index.back().coefficient(var).value_or(0);
+  if (stride < 2 || stride > kMostStride || plan.placement(access.buffer) != nullptr || !op.window.empty()) return {};
+  const std::set<int> always = unconditional_reads(op.op.value);
+  if (!always.contains(static_cast<int>(read))) return {};
+  const std::int64_t offset = (affine_of(access.index.back()).constant % stride + stride) % stride;
+  const auto read_behind = [&](std::int64_t elements) -> const TileAccess* {
+    for (const int k : always) {
+      const TileAccess& other = op.op.reads[static_cast<std::size_t>(k)];
+      if (lies_behind(other, access, elements)) return &other;
+    }
+    return nullptr;
+  };
+  const TileAccess* first = read_behind(-offset);
+  if (first == nullptr || read_behind(stride - 1 - offset) == nullptr) return {};
+  Conditions conditions = out;
+  const std::int64_t most = 16 / static_cast<std::int64_t>(size_in_bytes(plan.buffer(access.buffer).type));
+  if (!access_fits(plan, *first, var, std::min(width * stride, most), multiples, sizes, conditions, stride)) return {};
+  out = std::move(conditions);
+  return {static_cast<int>(stride), static_cast<int>(offset)};
 }
 
 }  // namespace
@@ -99,10 +138,14 @@ bool can_vectorise(BlockPlan& plan, BlockOp& op, int width, bool commit) {
     reads[k] = flag;
   }
   if (!fits) return false;
+  std::vector<StridedRead> strided(op.op.reads.size());
+  for (std::size_t k = 0; write && k < strided.size() && !op.product; ++k)
+    strided[k] = strided_read(plan, op, k, width, multiples, sizes, conditions);
   if (commit) {
     op.vectors = true;
     op.write_vector = write;
     op.read_vectors.assign(reads.begin(), reads.end());
+    op.strided_reads = std::move(strided);
     add(plan, conditions, width);
   }
   return true;

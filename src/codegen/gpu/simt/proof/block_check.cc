@@ -29,7 +29,8 @@ void prove_shape(BlockProof& proof) {
         (op.layout.run > 1 && op.product) || op.layout.threads() != plan.all_threads())
       proof.fail("{}: {} lanes and {} groups are not the {} threads, each once", op.op.name, op.layout.lanes, op.layout.groups,
                  plan.all_threads());
-    if (op.roles.size() != op.op.dims.size() || op.read_vectors.size() != op.op.reads.size())
+    if (op.roles.size() != op.op.dims.size() || op.read_vectors.size() != op.op.reads.size() ||
+        op.strided_reads.size() != op.op.reads.size())
       proof.fail("{}: not every dim has a role", op.op.name);
     if (op.column >= static_cast<int>(op.op.dims.size()) || op.op.write.buffer < 0)
       proof.fail("{} has no such column", op.op.name);

@@ -20,7 +20,9 @@ class PointProver {
     kinds();
     if (op_.ahead > 0) copies_ahead();
     if (op_.vectors) vectors();
-    if (!op_.vectors && (op_.write_vector || std::count(op_.read_vectors.begin(), op_.read_vectors.end(), true) > 0))
+    const auto strided = [](const StridedRead& read) { return read.stride != 0 || read.offset != 0; };
+    if (!op_.vectors && (op_.write_vector || std::count(op_.read_vectors.begin(), op_.read_vectors.end(), true) > 0 ||
+                         std::any_of(op_.strided_reads.begin(), op_.strided_reads.end(), strided)))
       proof_.fail("{} moves vectors along no vectors of columns", name());
   }
 
@@ -105,6 +107,7 @@ class PointProver {
     if (op_.write_vector) prove_vector(proof_, op_, op_.op.write, column.var, op_.layout.vector, divisors);
     for (std::size_t k = 0; k < op_.read_vectors.size(); ++k) {
       if (op_.read_vectors[k]) prove_vector(proof_, op_, op_.op.reads[k], column.var, op_.layout.vector, divisors);
+      if (op_.strided_reads[k].stride != 0 || op_.strided_reads[k].offset != 0) prove_strided(proof_, op_, k, column.var, op_.layout.vector, divisors);
     }
   }
 

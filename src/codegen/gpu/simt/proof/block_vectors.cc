@@ -1,7 +1,9 @@
 // Divisibility of values, and accesses of several elements.
 #include "codegen/gpu/simt/proof/block_vectors.h"
 
+#include <algorithm>
 #include <numeric>
+#include <set>
 
 namespace nestor::nvptx {
 
@@ -54,14 +56,14 @@ bool Divisors::divide_extent(const OpDim& dim, std::int64_t width) const {
 }
 
 void prove_vector(BlockProof& proof, const BlockOp& op, const TileAccess& access, const std::string& var, std::int64_t width,
-                  const Divisors& divisors) {
+                  const Divisors& divisors, std::int64_t stride) {
   const Buffer& buffer = proof.plan.buffer(access.buffer);
   const Placement* place = proof.plan.placement(access.buffer);
   const auto bytes = static_cast<std::int64_t>(size_in_bytes(buffer.type));
   const std::int64_t piece = std::min<std::int64_t>(16, width * bytes);
   if (place != nullptr && place->kind == Placement::Kind::registers)
     return proof.fail("{} moves vectors of {}, which is in registers", op.op.name, buffer.name);
-  bool dense = !access.index.empty() && access.index.back().coefficient(var) == 1;
+  bool dense = !access.index.empty() && access.index.back().coefficient(var) == stride;
   for (std::size_t k = 0; k + 1 < access.index.size(); ++k) dense = dense && !access.index[k].uses(var);
   if (!dense) return proof.fail("{}: a vector of {} is not dense", op.op.name, buffer.name);
   bool aligned = divisors.of(access.index.back()) * bytes % piece == 0;
@@ -77,6 +79,34 @@ void prove_vector(BlockProof& proof, const BlockOp& op, const TileAccess& access
     aligned = aligned && tested != proof.plan.alignments.end() && is_power_of_two(tested->second) && tested->second % piece == 0;
   }
   if (!aligned) proof.fail("{}: a vector of {} is not known to start at a multiple of {} bytes", op.op.name, buffer.name, piece);
+}
+
+void prove_strided(BlockProof& proof, const BlockOp& op, std::size_t read, const std::string& var, std::int64_t width,
+                   const Divisors& divisors) {
+  const auto [stride, offset] = op.strided_reads[read];
+  const TileAccess& access = op.op.reads[read];
+  if (stride < 2 || offset < 0 || offset >= stride || access.index.empty() || !op.window.empty())
+    return proof.fail("{}: read {} is not one of {} neighbours", op.op.name, read, stride);
+  if (proof.plan.placement(access.buffer) != nullptr)
+    return proof.fail("{} loads pieces of {}, which is not in memory", op.op.name, proof.plan.buffer(access.buffer).name);
+  // What an unconditional read of the same point touches is there.
+  const std::set<int> always = unconditional_reads(op.op.value);
+  const auto read_at = [&](std::int64_t place) -> const TileAccess* {
+    for (const int k : always) {
+      const TileAccess& other = op.op.reads[static_cast<std::size_t>(k)];
+      bool there = other.buffer == access.buffer && other.index.size() == access.index.size();
+      for (std::size_t d = 0; there && d < access.index.size(); ++d) {
+        const Affine apart = affine_of(other.index[d]) - affine_of(access.index[d]);
+        there = apart.is_constant() && apart.constant == (d + 1 == access.index.size() ? place - offset : 0);
+      }
+      if (there) return &other;
+    }
+    return nullptr;
+  };
+  const TileAccess* first = read_at(0);
+  if (!always.contains(static_cast<int>(read)) || first == nullptr || read_at(stride - 1) == nullptr)
+    return proof.fail("{}: what lies between columns of {} may not exist", op.op.name, proof.plan.buffer(access.buffer).name);
+  prove_vector(proof, op, *first, var, width * stride, divisors, stride);
 }
 
 }  // namespace nestor::nvptx

@@ -22,8 +22,14 @@ class Divisors {
 };
 
 /// The access moves `width` elements along `var` at once: they are neighbours, and pieces of at most 16 bytes start where they may.
+/// `stride`: of those that they are neighbours of, one is the next column's.
 void prove_vector(BlockProof& proof, const BlockOp& op, const TileAccess& access, const std::string& var, std::int64_t width,
-                  const Divisors& divisors);
+                  const Divisors& divisors, std::int64_t stride = 1);
+
+/// The read's columns are `stride` elements apart, and what lies between them may be loaded with them: the op reads the first and the last
+/// element of each such piece at every point.
+void prove_strided(BlockProof& proof, const BlockOp& op, std::size_t read, const std::string& var, std::int64_t width,
+                   const Divisors& divisors);
 
 /// The constant bound of a dim's extent, from which slots are counted, is one.
 void prove_extent(BlockProof& proof, const OpSite& site, int dim);
