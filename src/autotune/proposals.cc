@@ -44,6 +44,11 @@ bool has_feasible_guess(const Space& space, const std::vector<Point>& points) {
   });
 }
 
+bool starts_on_tensor_cores(const Space& space, const std::vector<Point>& points) {
+  return !points.empty() && value_or(named_values(space, points.front()), "warpgroups", 0) > 0 &&
+         space.candidate(points.front()).infeasible.empty();
+}
+
 void Proposals::try_soon(const Point& point, const char* origin) {
   const bool known = std::any_of(soon_.begin(), soon_.end(), [&](const Proposal& each) { return each.point == point; });
   if (!known) soon_.push_back({point, origin});

@@ -419,13 +419,13 @@ class Tuning {
 };
 
 /// The request's fixed sizes, and of those left free the last one that lets a likely candidate fit once it is fixed; all of them where
-/// only that does. Where nothing does, what is free stays free: checks are made at small sizes then.
+/// only that does. Where nothing does, or tensor cores have a place, what is free stays free: checks are made at small sizes then.
 std::set<std::string> sizes_that_help(const TuneRequest& request) {
-  const auto helps = [&](const std::set<std::string>& fixed) {
+  const auto fits = [&](const std::set<std::string>& fixed, const auto& wanted) {
     const TrialProblem problem = trial_problem(request.nest, request.sizes, false, fixed);
     BaseSchedules schedules(problem.start);
     const auto space = make_nest_space(schedules, problem.sizes, space_limits(request.measure));
-    return has_feasible_guess(*space, space->defaults());
+    return wanted(*space, space->defaults());
   };
   std::set<std::string> all = request.fixed_sizes;
   for (auto size = request.nest.sizes.rbegin(); size != request.nest.sizes.rend(); ++size) {
@@ -433,9 +433,9 @@ std::set<std::string> sizes_that_help(const TuneRequest& request) {
     all.insert(size->name);
     std::set<std::string> more = request.fixed_sizes;
     more.insert(size->name);
-    if (helps(more)) return more;
+    if (fits(more, has_feasible_guess)) return more;
   }
-  return helps(all) ? all : request.fixed_sizes;
+  return !fits(request.fixed_sizes, starts_on_tensor_cores) && fits(all, has_feasible_guess) ? all : request.fixed_sizes;
 }
 
 }  // namespace

@@ -200,7 +200,8 @@ class RunEvaluator {
       if (seconds > kSampleSeconds && r >= kEnoughSamples) return;
       if (seconds > kLongSampleSeconds && r >= kFewestSamples) return;
       if (seconds > sampling_.most_seconds && r > first) return;
-      evaluate_run(r, [&] { return !limited || r < kEnoughSamples || seconds_since(start) <= kSampleSeconds; });
+      const double most = r < kEnoughSamples ? sampling_.most_seconds : kSampleSeconds;
+      evaluate_run(r, [&] { return !limited || seconds_since(start) <= most; });
     }
   }
 

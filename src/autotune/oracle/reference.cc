@@ -79,16 +79,13 @@ class Reference::Leaves : public LeafSource, public LeafErrors {
   }
 
   /// After read(): all elements are known.
-  void read_error(int ordinal, double* out, int count) override {
+  bool read_error(int ordinal, double* out, int count) override {
     const CompiledAccess& access = code_.reads[ordinal];
     const Store& store = reference_.stores_[access.tensor];
-    if (store.input) {
-      std::fill_n(out, count, 0.0);
-      return;
-    }
+    if (store.input) return false;
     if (known_errors_[ordinal]) {
       std::copy_n(errors_ + kChunk * ordinal, count, out);
-      return;
+      return true;
     }
     std::array<std::int64_t, kChunk> address;
     addresses(access, store, address.data(), count);
@@ -97,6 +94,7 @@ class Reference::Leaves : public LeafSource, public LeafErrors {
       const bool again = k > 0 && address[k] == address[k - 1];
       out[k] = again ? out[k - 1] : address[k] < 0 ? 0 : reference_.error_of(access.tensor, version, address[k], whole_);
     }
+    return true;
   }
 
   void index(int ordinal, double* out, int count) override {

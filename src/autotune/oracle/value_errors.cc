@@ -319,12 +319,25 @@ bool all_exact(const double* results, int count) {
   return other == 0 && (large & kSign) == 0;
 }
 
-/// What most terms of a product are: operands without an error, and a result that is not rounded. `errors` of the chunk's instructions.
-bool stays_exact(const ValueCode::Instruction& i, const double* errors, const double* results, int count) {
-  const auto exact = [&](int position) { return position >= 0 && all_zero(errors + std::ptrdiff_t{kChunk} * position, count); };
+/// What most terms of a product are: operands without an error, and a result that is not rounded. `exact`: is an operand without one?
+template <class Exact>
+bool stays_exact(const ValueCode::Instruction& i, const double* results, int count, Exact&& exact) {
   if (i.op == ScalarOp::cast) return is_float(i.type) && is_float(i.operand_type) && exact(i.a);
   return i.op == ScalarOp::mul && is_float(i.type) && exact(i.a) && exact(i.b) && all_exact(results, count);
 }
+
+/// Instructions whose results have no error, by their positions; those beyond some are left out.
+class Exact {
+ public:
+  bool operator[](int position) const { return position >= 0 && position < kMost && known_[static_cast<std::size_t>(position)]; }
+  void add(std::size_t position) {
+    if (position < kMost) known_[position] = true;
+  }
+
+ private:
+  static constexpr int kMost = 64;
+  std::array<bool, kMost> known_{};
+};
 
 /// Values of an instruction's operand and their errors.
 struct Operand {
@@ -347,29 +360,36 @@ const double* run_errors(const ValueCode& code, const RoundingModel& model, cons
                          LeafErrors& leaves, int count) {
   static constexpr std::array<double, kChunk> kNone{};
   const auto& instructions = code.instructions();
+  Exact exact;  // their errors are not written down
   const auto operand = [&](int position) {
     const std::ptrdiff_t place = std::ptrdiff_t{kChunk} * position;
-    return position < 0 ? Operand{kNone.data(), kNone.data()} : Operand{values + place, errors + place};
+    if (position < 0) return Operand{kNone.data(), kNone.data()};
+    return Operand{values + place, exact[position] ? kNone.data() : errors + place};
   };
+  const auto is_exact = [&](int position) { return exact[position] || (position >= 0 && all_zero(operand(position).errors, count)); };
   for (std::size_t position = 0; position < instructions.size(); ++position) {
     const ValueCode::Instruction& i = instructions[position];
     double* out = errors + position * kChunk;
     const double* result = values + position * kChunk;
     const Operand a = operand(i.a), b = operand(i.b), c = operand(i.c);
     const bool integers = i.type == ElementType::i32;
+    const auto zero = [&] {
+      exact.add(position);
+      if (!exact[static_cast<int>(position)]) std::fill_n(out, count, 0.0);
+    };
     switch (i.op) {
       case ScalarOp::constant:
       case ScalarOp::scalar:
       case ScalarOp::index:
-        std::fill_n(out, count, 0.0);
+        zero();
         break;
       case ScalarOp::read:
-        leaves.read_error(i.ordinal, out, count);
+        if (!leaves.read_error(i.ordinal, out, count)) zero();
         break;
       default:
         // What most points take has loops of its own.
-        if (stays_exact(i, errors, result, count)) {
-          std::fill_n(out, count, 0.0);
+        if (stays_exact(i, result, count, is_exact)) {
+          zero();
         } else if (i.op == ScalarOp::mul && !integers) {
           fill_errors(out, count, [&](int k) { return product_error(a[k], b[k], result[k]); });
         } else if ((i.op == ScalarOp::add || i.op == ScalarOp::sub) && !integers) {
@@ -379,7 +399,7 @@ const double* run_errors(const ValueCode& code, const RoundingModel& model, cons
         }
     }
   }
-  return errors + (instructions.size() - 1) * kChunk;
+  return operand(static_cast<int>(instructions.size()) - 1).errors;
 }
 
 }  // namespace nestor

@@ -10,14 +10,15 @@ namespace nestor {
 class LeafErrors {
  public:
   virtual ~LeafErrors() = default;
-  virtual void read_error(int ordinal, double* out, int count) = 0;
+  /// False: all errors are 0, and `out` is left as it is.
+  virtual bool read_error(int ordinal, double* out, int count) = 0;
 };
 
 /// Beside each value of `values` (all registers of `code`, as ValueCode::run left them) an estimate of how far an evaluation
 /// in f32 may be off, to first order: errors of operands propagated, and one rounding. 0: exact. Infinite: nothing is said of the value,
 /// because a condition may fall the other way, or f32 overflows where other orders of evaluation do not.
 /// W. Kahan's and J. Wilkinson's running error analysis, see N. Higham, Accuracy and Stability of Numerical Algorithms, 3.3.
-/// The result lies inside `errors`, which has as many doubles as `values`.
+/// `errors` has as many doubles as `values`. The result lies there, or is zeros that stand elsewhere.
 const double* run_errors(const ValueCode& code, const RoundingModel& model, const double* values, double* errors,
                          LeafErrors& leaves, int count);
 

@@ -1,6 +1,7 @@
 // Running sums and recurrences on GPUs: what is guessed first, and that its code is right.
 #include "autotune/space/gpu/known_sizes.h"
 #include "codegen/gpu/kernel_plans.h"
+#include "support/error.h"
 #include "support/nests/algebra_nests.h"
 #include "support/nests/sample_nests.h"
 #include "unit/autotune/searched_problem.h"
@@ -73,6 +74,37 @@ TEST(GpuRecurrences, RunningSumsDownColumnsAreRight) {
   SearchedProblem problem(fix_sizes(nest, {{"times", 40}}), {});
   EXPECT_NE(first_plan(problem).find("sums of all"), std::string::npos) << first_plan(problem);
   EXPECT_EQ(problem.difference(problem.space->defaults().front(), {{"times", 40}, {"cols", 37}}), "");
+}
+
+TEST(GpuRecurrences, RunningSumsAlongBothDimsOfAnImageArePassesOverIt) {
+  const std::string point = "0 <= y < high and 0 <= z < across";
+  const Nest nest = samples::NestBuilder("image", {{"high", 64}, {"across", 96}})
+                        .tensor("x", TensorRole::input, {"high", "across"})
+                        .tensor("rows", TensorRole::temporary, {"high", "across"})
+                        .tensor("sums", TensorRole::output, {"high", "across"})
+                        .statement("rows_init[y, z] : " + point, "rows[y, z]", {}, ScalarExpr::constant(0.0))
+                        .statement("rows[y, z, k] : " + point + " and 0 <= k <= z", "rows[y, z]", {"x[y, k]"}, read(0), ReductionOp::add)
+                        .statement("sums_init[y, z] : " + point, "sums[y, z]", {}, ScalarExpr::constant(0.0))
+                        .statement("sums[y, z, k] : " + point + " and 0 <= k <= y", "sums[y, z]", {"rows[k, z]"}, read(0), ReductionOp::add)
+                        .build();
+  SearchedProblem problem(fix_sizes(nest, {{"high", 64}, {"across", 96}}), {});
+  int passes = 0;
+  for (const Point& point_of_space : problem.space->defaults()) {
+    const Candidate candidate = problem.space->candidate(point_of_space);
+    if (!candidate.infeasible.empty() || candidate.cut) continue;
+    std::string plan;
+    try {
+      plan = describe_kernels(build_tile_program(problem.schedules.replay(candidate.steps)), {.sm = 90});
+    } catch (const UserError&) {  // blocks of a cluster would have to share rows
+      continue;
+    }
+    std::size_t found = 0, at = 0;
+    for (; (at = plan.find("sums of all", at)) != std::string::npos; ++at) ++found;
+    if (found < 2) continue;
+    ++passes;
+    EXPECT_EQ(problem.difference(point_of_space, {{"high", 64}, {"across", 96}}), "") << plan;
+  }
+  EXPECT_GT(passes, 0) << "in no guess both are passes";
 }
 
 /// h[b, t, c, m] = f(a[b, t, c] h[b, t - 1, c, m] + x[b, t, m]), and its sum over m.

@@ -96,6 +96,21 @@ Nest image_gradient() {
       .build();
 }
 
+/// The gradient of a convolution's filters: few results, each a sum over all places of all images.
+Nest filter_gradient() {
+  const std::string cell = "0 <= f < F and 0 <= s < 3 and 0 <= t < 2 and 0 <= k < C";
+  return NestBuilder("filter_gradient", {{"B", 2}, {"C", 40}, {"F", 32}, {"Y", 9}})
+      .tensor("g", TensorRole::input, {"B", "Y", "Y", "F"}, kHalf)
+      .tensor("x", TensorRole::input, {"B", "Y + 2", "Y + 1", "C"}, kHalf)
+      .tensor("sum", TensorRole::temporary, {"F", "3", "2", "C"})
+      .tensor("out", TensorRole::output, {"F", "3", "2", "C"})
+      .statement("sum_init[f, s, t, k] : " + cell, "sum[f, s, t, k]", {}, number(0))
+      .statement("sum[f, s, t, k, n, y, z] : " + cell + " and 0 <= n < B and 0 <= y < Y and 0 <= z < Y", "sum[f, s, t, k]",
+                 {"g[n, y, z, f]", "x[n, y + s, z + t, k]"}, wide(0) * wide(1), ReductionOp::add)
+      .statement("out[f, s, t, k] : " + cell, "out[f, s, t, k]", {"sum[f, s, t, k]"}, read(0) * number(0.1))
+      .build();
+}
+
 /// Two convolutions of one image, multiplied.
 Nest two_gates() {
   const std::string cell = "0 <= n < B and 0 <= y < Y and 0 <= z < Y and 0 <= f < F",
@@ -156,7 +171,8 @@ Nest colours() {
 struct OrderCase {
   const char* name;
   Nest nest;
-  const char* rule;  ///< that the first guess has, beside the usual ones
+  const char* rule;    ///< that the first guess has, beside the usual ones
+  bool parts = false;  ///< its sums are cut into parts along an outer dim
 };
 
 class TermsOrder : public ::testing::TestWithParam<OrderCase> {};
@@ -167,6 +183,7 @@ INSTANTIATE_TEST_SUITE_P(Nests, TermsOrder,
                                            OrderCase{"edges_of_channels_first", with_edges(false, false), "terms_last"},
                                            OrderCase{"zeros_around_channels_last", with_edges(true, true), "skip_zeros"},
                                            OrderCase{"image_gradient", image_gradient(), "terms_last"},
+                                           OrderCase{"filter_gradient", filter_gradient(), "", true},
                                            OrderCase{"two_gates", two_gates(), ""},
                                            OrderCase{"convolution_and_pool", convolution_and_pool(), ""},
                                            OrderCase{"merged_patches", merged_patches(), "gather_terms"},
@@ -186,6 +203,7 @@ TEST_P(TermsOrder, TheFirstGuessHasTensorCoresAndIsRight) {
     const NamedValues values = named_values(*space, point);
     EXPECT_TRUE(*test.rule == 0 || value_or(values, std::string("rule.") + test.rule, 0) == 1)
         << ::testing::PrintToString(values);
+    EXPECT_EQ(value_or(values, "split_axis", -1) >= 0, test.parts);
     const Schedule schedule = schedules.replay(candidate.steps);
     const TileProgram program = build_tile_program(schedule);
     EXPECT_EQ(prove_program(program, schedule).verdict, ProofVerdict::proved);

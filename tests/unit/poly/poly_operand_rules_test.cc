@@ -69,6 +69,28 @@ TEST(RoundOperand, OnlyComputedOperandsOfMatrixProductsAreRounded) {
   EXPECT_EQ(matches("round_operand", nest), 0U) << "a result";
 }
 
+TEST(RoundOperand, TheOtherOperandMayBeComputedInTheBitsOfAllInputs) {
+  const auto nest = [](ElementType computed, ElementType other) {
+    Nest result = computed_weights();
+    for (Tensor& tensor : result.tensors) {
+      if (tensor.name == "x") tensor.role = TensorRole::temporary, tensor.type = computed;
+      if (tensor.name == "s" || tensor.name == "t") tensor.type = other;
+    }
+    for (Statement& statement : result.statements) {
+      statement.value = statement.value.rewrite([&](const ScalarExpr& node) {
+        const bool x = node.op() == ScalarOp::read && statement.reads[static_cast<std::size_t>(node.ordinal())].tensor == "x";
+        const bool factor = node.op() == ScalarOp::read && statement.name == "w";
+        return x ? ScalarExpr::read(node.ordinal(), computed)
+                 : factor ? ScalarExpr::cast(ElementType::f32, ScalarExpr::read(node.ordinal(), other)) : node;
+      });
+    }
+    return result;
+  };
+  EXPECT_EQ(matches("round_operand", nest(ElementType::bf16, ElementType::bf16)), 1U);
+  EXPECT_EQ(matches("round_operand", nest(ElementType::f16, ElementType::bf16)), 0U) << "kernels may round to bf16 alone";
+  EXPECT_EQ(matches("round_operand", nest(ElementType::f16, ElementType::f32)), 0U) << "all inputs are f32";
+}
+
 TEST(CopyRows, ProductsReadACopyOfWhatTensorCopiesCannotRead) {
   Nest nest = rule("copy_rows").apply(product_of_rows(), {"w"}).nest;
   nest = rule("copy_rows").apply(nest, {"x"}).nest;

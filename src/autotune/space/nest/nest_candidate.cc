@@ -238,6 +238,14 @@ std::string NestCandidate::make_shape(const FusionGroup& group, GroupShape& shap
   // Where each statement has kernels of its own, one shape does not suit all of them.
   const bool beside =
       (!main_->part || main_->tile_is_part || group.prepares) && (!is_main(group) || fusion_of(values_) == Fusion::none);
+  // Running sums along an axis that another group's tiles cut would add up all that stands before each tile again.
+  const int prefixes = beside && !is_main(group) ? axis_of_prefixes(nest, chosen_.structure, group) : -1;
+  if (const auto cut = shape.plan.tile.find(prefixes); cut != shape.plan.tile.end() && cut->second > 0) {
+    const GroupShape before = shape;
+    shape = shape_of(group, values_of_prefixes(chosen_.structure, group, prefixes, before.on_gpu.grid.threads));
+    if (infeasible().empty()) return "";
+    shape = before;
+  }
   // Sums of fewer columns than a sector of memory has read the rest of it for nothing.
   const int columns = axis_of_column_sums(nest, chosen_.structure, group);
   const auto tile = shape.plan.tile.find(columns);
