@@ -119,10 +119,9 @@ std::optional<Fusion> fusion_of_parts(const GpuPointSource& source, const RuleCh
   const RuleVariant& variant = source.variants.at(rules);
   const FusionGroup& group = source.variants.heaviest(variant, whole);
   // Axes that can be cut are numbered as after the usual rules.
-  const bool possible =
-      rules.rules == source.usual_rules &&
-      std::find(source.split_axes.begin(), source.split_axes.end(), split) != source.split_axes.end() &&
-      !rows_follow_stream(source.variants.nest(variant), variant.structure, group, axes);
+  const bool possible = rules.rules == source.usual_rules &&
+                        std::find(source.split_axes.begin(), source.split_axes.end(), split) != source.split_axes.end() &&
+                        !rows_follow_stream(source.variants.nest(variant), variant.structure, group, axes);
   if (!possible || whole == Fusion::maximal) return possible ? std::optional(whole) : std::nullopt;
   if (whole != Fusion::prepared) return std::nullopt;
   // Streamed columns may have parts behind a preparation; else other sums in parts go along with the product's, or are apart.
