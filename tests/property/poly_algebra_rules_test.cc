@@ -8,6 +8,7 @@
 #include "poly/algebra/reprove.h"
 #include "poly/algebra/rules/online.h"
 #include "poly/nest/nest_json.h"
+#include "support/nests/added_convolutions.h"
 #include "support/nests/algebra_nests.h"
 #include "support/nests/nest_interpreter.h"
 #include "support/nests/operand_nests.h"
@@ -62,6 +63,8 @@ std::vector<Nest> nests() {
           samples::distance_attention("q"),
           samples::recurrent_gates(),
           samples::recurrent_gates(true),
+          samples::added_convolutions({.tiny = true}),
+          samples::added_convolutions({.gates = 2, .third = true, .second_taps = "t, s", .channels = "K", .tiny = true}),
           samples::strided_convolution(3, 2, 2),
           samples::patches(2),
           samples::product_of_rows(),

@@ -1,4 +1,4 @@
-// A nest's sets and relations: boxes of tensors, the sizes that it allows, the original order of instances.
+// A nest's sets and relations: boxes of tensors, the sizes that it allows, the original order of instances, and what a change of them keeps.
 #pragma once
 
 #include <isl/cpp.h>
@@ -28,5 +28,8 @@ std::optional<std::int64_t> known_value(const Nest& nest, const isl::pw_aff& siz
 
 /// { Source[x] -> Sink[y] : Source[x] runs before Sink[y] in the original order }.
 isl::map original_order(const Nest& nest, const std::string& source, const std::string& sink);
+
+/// validate() for a nest that was made of a well-formed one: statements that have stayed as they were there are not checked again.
+void validate_changes(const Nest& valid, const Nest& nest);
 
 }  // namespace nestor

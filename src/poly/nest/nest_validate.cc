@@ -3,8 +3,10 @@
 #include <isl/map.h>
 #include <isl/set.h>
 
+#include <algorithm>
 #include <cctype>
 #include <cmath>
+#include <optional>
 #include <set>
 
 #include "poly/isl/isl_tools.h"
@@ -31,18 +33,99 @@ bool same_kind(ElementType a, ElementType b) {
   return a == b || (is_float(a) && is_float(b));
 }
 
+/// What two nests have in common, as it is written.
+class Unchanged {
+ public:
+  Unchanged(const Nest& before, const Nest& after) : before_(before), after_(after) {
+    const auto same_size = [](const SizeParam& a, const SizeParam& b) {
+      return a.name == b.name && a.min == b.min && a.max == b.max;
+    };
+    const auto same_scalar = [](const ScalarParam& a, const ScalarParam& b) { return a.name == b.name && a.type == b.type; };
+    params_ = std::equal(before.sizes.begin(), before.sizes.end(), after.sizes.begin(), after.sizes.end(), same_size) &&
+              std::equal(before.scalars.begin(), before.scalars.end(), after.scalars.begin(), after.scalars.end(), same_scalar) &&
+              isl_set_plain_is_equal(before.context.get(), after.context.get()) == isl_bool_true;
+  }
+
+  /// The statement, with its accesses and the tensors that they touch.
+  bool statement(const Statement& here) const {
+    const Statement* there = before_.find_statement(here.name);
+    return params_ && there != nullptr && here.dims == there->dims && here.reduction == there->reduction &&
+           isl_set_plain_is_equal(here.domain.get(), there->domain.get()) == isl_bool_true && access(here.write, there->write) &&
+           std::equal(here.reads.begin(), here.reads.end(), there->reads.begin(), there->reads.end(),
+                      [&](const Access& a, const Access& b) { return access(a, b); }) &&
+           functions(here.indices, there->indices) && here.value.equals(there->value);
+  }
+
+  /// Those that write what the statement touches, and their order.
+  bool writers(const Statement& here) const {
+    std::set<std::string> tensors{here.write.tensor};
+    for (const Access& read : here.reads) tensors.insert(read.tensor);
+    const auto before = writers_in(before_, here.name, tensors), after = writers_in(after_, here.name, tensors);
+    return before == after && std::all_of(after.begin(), after.end(),
+                                          [&](const Writer& each) { return statement(*after_.find_statement(each.first)); });
+  }
+
+ private:
+  using Writer = std::pair<std::string, std::pair<bool, int>>;  ///< its name; does it stand in front; the order of its loops
+
+  static std::vector<Writer> writers_in(const Nest& nest, const std::string& reader, const std::set<std::string>& tensors) {
+    std::vector<Writer> found;
+    const int group = nest.statement(reader).group;
+    bool in_front = true;
+    for (const Statement& each : nest.statements) {
+      if (each.name == reader) in_front = false;
+      if (tensors.contains(each.write.tensor))
+        found.push_back({each.name, {in_front, each.group < group ? -1 : each.group > group ? 1 : 0}});
+    }
+    return found;
+  }
+
+  static bool functions(const std::vector<isl::pw_aff>& a, const std::vector<isl::pw_aff>& b) {
+    return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                      [](const isl::pw_aff& x, const isl::pw_aff& y) { return x.plain_is_equal(y); });
+  }
+
+  bool access(const Access& a, const Access& b) const {
+    return a.tensor == b.tensor && isl_map_plain_is_equal(a.relation.get(), b.relation.get()) == isl_bool_true &&
+           tensor(a.tensor);
+  }
+
+  bool tensor(const std::string& name) const {
+    const Tensor *there = before_.find_tensor(name), *here = after_.find_tensor(name);
+    return there != nullptr && here != nullptr && there->type == here->type && there->role == here->role &&
+           functions(there->shape, here->shape);
+  }
+
+  const Nest &before_, &after_;
+  bool params_ = false;
+};
+
 /// Checks one nest; every method throws at the first offender.
 class Validator {
  public:
-  explicit Validator(const Nest& nest) : nest_(nest), context_(nest.context) {}
+  /// `valid`: a nest that is well formed; what that has in common with `nest` is not checked again.
+  explicit Validator(const Nest& nest, const Nest* valid = nullptr) : nest_(nest), context_(nest.context) {
+    if (valid != nullptr) unchanged_.emplace(*valid, nest);
+  }
 
   void run() {
     check_names();
     check_context();
     for (const Tensor& tensor : nest_.tensors) check_tensor(tensor);
     check_groups();
-    for (const Statement& statement : nest_.statements) check_statement(statement);
-    for (const Statement& statement : nest_.statements) check_initialised(statement);
+    std::vector<const Statement*> known;
+    for (const Statement& statement : nest_.statements) {
+      if (unchanged_ && unchanged_->statement(statement)) {
+        known.push_back(&statement);
+        check_names_of_dims(statement);
+      } else {
+        check_statement(statement);
+      }
+    }
+    for (const Statement& statement : nest_.statements) {
+      const bool same = std::find(known.begin(), known.end(), &statement) != known.end();
+      if (!same || !unchanged_->writers(statement)) check_initialised(statement);
+    }
   }
 
  private:
@@ -122,6 +205,15 @@ class Validator {
     }
   }
 
+  void check_names_of_dims(const Statement& statement) const {
+    const std::string where = "statement " + statement.name;
+    std::set<std::string> dims;
+    for (const std::string& dim : statement.dims) {
+      if (!is_identifier(dim) || !dims.insert(dim).second) user_error("{}: \"{}\" cannot name a dimension of it", where, dim);
+      if (names_.contains(dim)) user_error("{}: dimension {} has the name of a size, scalar or tensor", where, dim);
+    }
+  }
+
   void check_statement(const Statement& statement) const {
     const std::string where = "statement " + statement.name;
     const char* tuple = isl_set_get_tuple_name(statement.domain.get());
@@ -129,11 +221,7 @@ class Validator {
       user_error("{}: its domain must be a set of {}[{} dims], not {}", where, statement.name, statement.dims.size(),
                  isl_text(statement.domain));
     }
-    std::set<std::string> dims;
-    for (const std::string& dim : statement.dims) {
-      if (!is_identifier(dim) || !dims.insert(dim).second) user_error("{}: \"{}\" cannot name a dimension of it", where, dim);
-      if (names_.contains(dim)) user_error("{}: dimension {} has the name of a size, scalar or tensor", where, dim);
-    }
+    check_names_of_dims(statement);
     check_params(statement.domain.space(), where);
     const isl::set domain = statement.domain.intersect_params(context_);
     for (std::size_t k = 0; k < statement.dims.size(); ++k) {
@@ -311,6 +399,7 @@ class Validator {
 
   const Nest& nest_;
   isl::set context_;
+  std::optional<Unchanged> unchanged_;
   std::set<std::string> names_;
   std::set<std::string> statements_;
 };
@@ -319,6 +408,10 @@ class Validator {
 
 void validate(const Nest& nest) {
   with_isl_budget("checking nest " + nest.op, [&] { Validator(nest).run(); });
+}
+
+void validate_changes(const Nest& valid, const Nest& nest) {
+  with_isl_budget("checking nest " + nest.op, [&] { Validator(nest, &valid).run(); });
 }
 
 }  // namespace nestor

@@ -3,7 +3,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <functional>
+
 #include "poly/isl/isl_tools.h"
+#include "poly/nest/nest_sets.h"
 #include "support/error.h"
 #include "support/nests/sample_nests.h"
 
@@ -18,6 +22,61 @@ TEST(Nest, SamplesAreValid) {
   EXPECT_NO_THROW(validate(samples::scores_softmax_values(samples::Mask::select)));
   EXPECT_NO_THROW(validate(samples::stencil2d()));
   EXPECT_NO_THROW(validate(samples::seidel()));
+}
+
+/// What is wrong with the nest; "": nothing.
+std::string objection(const Nest& nest, const Nest* valid) {
+  try {
+    valid != nullptr ? validate_changes(*valid, nest) : validate(nest);
+    return "";
+  } catch (const UserError& error) {
+    return error.what();
+  }
+}
+
+TEST(Nest, ChangesOfAValidNestAreCheckedAsAllOfItIs) {
+  const Nest valid = samples::row_norm();
+  const auto changed = [&](const std::function<void(Nest&)>& change) {
+    Nest nest = valid;
+    change(nest);
+    const std::string whole = objection(nest, nullptr);
+    EXPECT_EQ(objection(nest, &valid), whole);
+    return whole;
+  };
+  const auto at = [](Nest& nest, const std::string& name) {
+    return std::find_if(nest.statements.begin(), nest.statements.end(), [&](const Statement& each) { return each.name == name; });
+  };
+  const auto tensor = [](Nest& nest, const std::string& name) -> Tensor& {
+    return *std::find_if(nest.tensors.begin(), nest.tensors.end(), [&](const Tensor& each) { return each.name == name; });
+  };
+  EXPECT_EQ(changed([](Nest&) {}), "");
+  EXPECT_EQ(changed([&](Nest& nest) { at(nest, "mean_init")->value = samples::number(1); }), "");
+  // What follows concerns statements that stay as they are.
+  EXPECT_NE(changed([&](Nest& nest) { nest.statements.erase(at(nest, "mean_init")); }), "");
+  EXPECT_EQ(changed([&](Nest& nest) { nest.statements.erase(at(nest, "variance_update")); }), "") << "what starts it is read";
+  EXPECT_NE(changed([&](Nest& nest) {
+              at(nest, "mean_init")->domain = parse_set("[rows, cols] -> { mean_init[i] : 0 <= i < rows - 1 }", "test");
+            }),
+            "");
+  EXPECT_NE(
+      changed([&](Nest& nest) { tensor(nest, "variance").shape = {parse_pw_aff("[rows, cols] -> { [(rows - 1)] }", "test")}; }),
+      "");
+  EXPECT_NE(changed([&](Nest& nest) { tensor(nest, "x").type = ElementType::f16; }), "");
+  EXPECT_NE(changed([&](Nest& nest) { tensor(nest, "mean").role = TensorRole::input; }), "");
+  EXPECT_NE(changed([&](Nest& nest) { nest.tensors.push_back({"k", ElementType::f32, TensorRole::input, {}}); }), "")
+      << "a dim's name";
+  EXPECT_NE(changed([&](Nest& nest) { nest.scalars.clear(); }), "");
+  EXPECT_NE(changed([&](Nest& nest) { nest.sizes.pop_back(); }), "");
+  EXPECT_NE(changed([&](Nest& nest) { nest.context = parse_set("[rows, cols] -> { : rows >= 1 and rows <= 0 }", "test"); }), "");
+  EXPECT_NE(changed([&](Nest& nest) { std::swap(*at(nest, "mean_init"), *at(nest, "mean_update")); }), "");
+  EXPECT_NE(changed([&](Nest& nest) {
+              Statement start = *at(nest, "mean_init");
+              nest.statements.erase(at(nest, "mean_init"));
+              start.group = nest.statements.back().group + 1;
+              nest.statements.push_back(start);
+            }),
+            "")
+      << "behind its readers";
 }
 
 TEST(Nest, FixingASizeCutsTheContext) {

@@ -119,10 +119,9 @@ std::optional<Fusion> fusion_of_parts(const GpuPointSource& source, const RuleCh
   const RuleVariant& variant = source.variants.at(rules);
   const FusionGroup& group = source.variants.heaviest(variant, whole);
   // Axes that can be cut are numbered as after the usual rules.
-  const bool possible =
-      rules.rules == source.usual_rules &&
-      std::find(source.split_axes.begin(), source.split_axes.end(), split) != source.split_axes.end() &&
-      !rows_follow_stream(source.variants.nest(variant), variant.structure, group, axes);
+  const bool possible = rules.rules == source.usual_rules &&
+                        std::find(source.split_axes.begin(), source.split_axes.end(), split) != source.split_axes.end() &&
+                        !rows_follow_stream(source.variants.nest(variant), variant.structure, group, axes);
   if (!possible || whole == Fusion::maximal) return possible ? std::optional(whole) : std::nullopt;
   if (whole != Fusion::prepared) return std::nullopt;
   // Streamed columns may have parts behind a preparation; else other sums in parts go along with the product's, or are apart.
@@ -131,7 +130,7 @@ std::optional<Fusion> fusion_of_parts(const GpuPointSource& source, const RuleCh
   const RuleVariant& cut = source.variants.at({rules.rules, split, kSomeParts});
   for (const Fusion fusion : fusions) {
     const FusionGroup& own = source.variants.heaviest(cut, fusion, true);
-    if (own.part && tensor_axes(source.variants.nest(cut), cut.structure, own, source.limits.sm)) return fusion;
+    if (own.part && tensor_axes_of(source.variants, cut, own, source.limits.sm)) return fusion;
   }
   return std::nullopt;
 }
@@ -142,7 +141,7 @@ void add_tensor_values(const GpuPointSource& source, const std::set<std::string>
   const RuleVariant& variant = source.variants.at(rules);
   const Fusion fusion = fusion_for_tensor_cores(source.variants, variant, source.limits);
   const FusionGroup& group = source.variants.heaviest(variant, fusion);
-  const std::optional<TensorAxes> axes = tensor_axes(source.variants.nest(variant), variant.structure, group, source.limits.sm);
+  const std::optional<TensorAxes>& axes = tensor_axes_of(source.variants, variant, group, source.limits.sm);
   if (!axes) return;
   std::map<int, std::optional<Fusion>> fusions;  // of parts along an axis
   for (NamedValues values : likely_tensor_choices(*axes, source.limits)) {
@@ -175,8 +174,7 @@ void add_products_again(const GpuPointSource& source, std::vector<NamedValues>& 
   for (const int split : source.split_axes) {
     const RuleVariant& variant = source.variants.at({rules, split, kSomeParts});
     const FusionGroup& group = source.variants.heaviest(variant, Fusion::maximal, true);
-    const auto axes =
-        group.part ? tensor_axes(source.variants.nest(variant), variant.structure, group, source.limits.sm) : std::nullopt;
+    const auto axes = group.part ? tensor_axes_of(source.variants, variant, group, source.limits.sm) : std::nullopt;
     if (!axes || !axes->no_product.empty() || axes->inner > kMostTerms) continue;
     const auto extent = [&](int axis) { return variant.structure.axes[static_cast<std::size_t>(axis)].extent; };
     for (NamedValues values : likely_tensor_choices(*axes, source.limits)) {
@@ -209,7 +207,7 @@ bool add_parts_of_tiles(const GpuPointSource& source, const std::set<std::string
     const FusionGroup& group = source.variants.heaviest(variant, Fusion::maximal, true);
     if (!group.tile_is_part) return std::nullopt;
     const Nest& nest = source.variants.nest(variant);
-    const auto axes = tensor_axes(nest, variant.structure, group, source.limits.sm);
+    const auto& axes = tensor_axes_of(source.variants, variant, group, source.limits.sm);
     return axes && !rows_follow_stream(nest, variant.structure, group, *axes) ? axes : std::nullopt;
   };
   const auto likely = axes_of(kUsualColumns);

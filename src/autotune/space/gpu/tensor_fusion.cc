@@ -94,7 +94,7 @@ bool takes_products(const std::optional<TensorAxes>& axes, const GpuLimits& limi
 /// Do products of the heaviest group fit tensor cores?
 bool has_place(RuleVariants& variants, const RuleVariant& variant, Fusion fusion, const GpuLimits& limits) {
   const FusionGroup& group = variants.heaviest(variant, fusion);
-  const auto axes = tensor_axes(variants.nest(variant), variant.structure, group, limits.sm);
+  const auto& axes = tensor_axes_of(variants, variant, group, limits.sm);
   return takes_products(axes, limits) && !outlives_stream(variants, variant, group, *axes) &&
          !starts_apart(variants.nest(variant), variant.structure, group) &&
          !reads_stored_sums(variants.nest(variant), variant.structure, group);
@@ -105,7 +105,7 @@ double points_on_lanes(RuleVariants& variants, const RuleVariant& variant, Fusio
   const Nest& nest = variants.nest(variant);
   double points = 0;
   for (const FusionGroup& group : variants.fusion_groups(variant, fusion)) {
-    if (takes_products(tensor_axes(nest, variant.structure, group, limits.sm), limits)) continue;
+    if (takes_products(tensor_axes_of(variants, variant, group, limits.sm), limits)) continue;
     for (const int u : group.loop_groups) {
       const LoopGroup& loop_group = variant.structure.loop_groups[static_cast<std::size_t>(u)];
       for (const std::string& name : loop_group.statements)
@@ -159,10 +159,17 @@ double guessed_clocks(RuleVariants& variants, const RuleVariant& variant, const 
 
 }  // namespace
 
+const std::optional<TensorAxes>& tensor_axes_of(RuleVariants& variants, const RuleVariant& variant, const FusionGroup& group,
+                                                int sm) {
+  std::any& known = variants.finding(group, sm);
+  if (!known.has_value()) known = tensor_axes(variants.nest(variant), variant.structure, group, sm);
+  return *std::any_cast<std::optional<TensorAxes>>(&known);
+}
+
 std::optional<TensorAxes> tensor_axes_after(RuleVariants& variants, const std::set<std::string>& rules, const GpuLimits& limits) {
   const RuleVariant& variant = variants.at({rules});
   const Fusion fusion = fusion_for_tensor_cores(variants, variant, limits);
-  return tensor_axes(variants.nest(variant), variant.structure, variants.heaviest(variant, fusion), limits.sm);
+  return tensor_axes_of(variants, variant, variants.heaviest(variant, fusion), limits.sm);
 }
 
 Fusion fusion_for_tensor_cores(RuleVariants& variants, const RuleVariant& variant, const GpuLimits& limits) {
@@ -227,6 +234,12 @@ std::set<std::string> rules_for_tensor_cores(RuleVariants& variants, const std::
   if (orders && !finds_place(usual) && !finds_place(more) && finds_place(with(more, kOrderingRule))) more.insert(kOrderingRule);
   if (fuses(usual)) return more != usual && finds_place(more) && filled(more) > 2 * filled(usual) ? more : usual;
   if (more != usual && (fuses(more) || (!finds_place(usual) && finds_place(more)))) return more;
+  // Copies that join sums, without those that lengthen runs of terms.
+  if (more.contains(kSumJoiningRule)) {
+    std::set<std::string> joined = with(usual, kSumJoiningRule);
+    if (more.contains(kKeepingRule)) joined.insert(kKeepingRule);
+    if (joined != more && fuses(joined)) return joined;
+  }
   // Products with zeros only where there are none otherwise.
   std::set<std::string> all = more;
   all.insert(zeros.begin(), zeros.end());
@@ -238,7 +251,12 @@ std::set<std::string> rules_for_tensor_cores(RuleVariants& variants, const std::
     rules.erase(rule);
     return rules;
   };
+  // Those that change what statements there are.
+  std::vector<std::string> in_the_way;
   for (const std::string& rule : usual) {
+    if (!variants.leave_statements(without(usual, rule), variants.at({usual}))) in_the_way.push_back(rule);
+  }
+  for (const std::string& rule : in_the_way) {
     if (fuses(without(usual, rule))) return without(usual, rule);
   }
   // Of products in kernels apart, as many as can be.
@@ -247,10 +265,10 @@ std::set<std::string> rules_for_tensor_cores(RuleVariants& variants, const std::
     return points_on_lanes(variants, variant, fusion_for_tensor_cores(variants, variant, limits), limits);
   };
   if (finds_place(usual)) return more != usual && finds_place(more) && on_lanes(more) < on_lanes(usual) / 2 ? more : usual;
-  for (const std::string& rule : usual) {
+  for (const std::string& rule : in_the_way) {
     if (finds_place(without(usual, rule))) return without(usual, rule);
   }
-  for (const std::string& rule : usual) {
+  for (const std::string& rule : in_the_way) {
     if (more != usual && finds_place(without(more, rule))) return without(more, rule);
   }
   return usual;
@@ -268,7 +286,7 @@ std::vector<std::set<std::string>> rules_for_fuller_tiles(RuleVariants& variants
   const auto clocks = [&](const std::set<std::string>& each, double& filled) {
     const RuleVariant& variant = variants.at({each});
     const Fusion fusion = fusion_for_tensor_cores(variants, variant, limits);
-    const auto axes = tensor_axes(variants.nest(variant), variant.structure, variants.heaviest(variant, fusion), limits.sm);
+    const auto& axes = tensor_axes_of(variants, variant, variants.heaviest(variant, fusion), limits.sm);
     filled = axes && axes->column >= 0 && has_place(variants, variant, fusion, limits) ? filled_share(*axes) : 0;
     return filled > 0 ? guessed_clocks(variants, variant, *axes, fusion) : 0;
   };

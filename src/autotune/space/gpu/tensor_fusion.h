@@ -16,6 +16,10 @@ namespace nestor {
 /// not fit; at last a kernel for each product.
 Fusion fusion_for_tensor_cores(RuleVariants& variants, const RuleVariant& variant, const GpuLimits& limits);
 
+/// tensor_axes() of a fusion group that `variants` has given for the variant, worked out once. The result lives as long as they do.
+const std::optional<TensorAxes>& tensor_axes_of(RuleVariants& variants, const RuleVariant& variant, const FusionGroup& group,
+                                                int sm);
+
 /// Axes of the heaviest fusion group after the rules, fused as for tensor cores.
 std::optional<TensorAxes> tensor_axes_after(RuleVariants& variants, const std::set<std::string>& rules, const GpuLimits& limits);
 

@@ -113,8 +113,9 @@ GroupPlan tensor_plan(const FusionGroup& group, const TensorAxes& axes, const Te
     std::erase(plan.order, axes.row);
     plan.order.insert(plan.order.begin() + std::min<std::ptrdiff_t>(choice.longest_first - 1, std::ssize(plan.order)), axes.row);
   }
-  // A short sum that is known when compiling is one tile: no loop is left.
-  const bool one_tile = axes.column >= 0 && axes.fixed_inner && axes.inner <= choice.depth;
+  // A short sum that is known when compiling is one tile: no loop is left. Several products share the loops over taps around it.
+  const bool one_tile =
+      axes.column >= 0 && axes.fixed_inner && axes.inner <= choice.depth && (axes.taps == 1 || axes.first_products == 1);
   plan.reduction_axis = one_tile ? -1 : axes.reduction_axis;
   plan.reduction_tile = axes.column >= 0 ? choice.depth : choice.columns;
   plan.sums_outside = axes.column >= 0 && axes.fixed_inner && axes.same_taps;

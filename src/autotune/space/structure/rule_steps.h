@@ -37,6 +37,9 @@ inline constexpr const char* kSkippingRule = "skip_zeros";
 /// Makes one of two sums of products that are added together, over copies of their operands.
 inline constexpr const char* kSumJoiningRule = "join_sums";
 
+/// Stores sums of products that meet in one statement, or are results, by statements of their own.
+inline constexpr const char* kKeepingRule = "keep_sums";
+
 /// Gives each of a few sums of products that are mixed a tile of its own, in one kernel.
 inline constexpr const char* kSeparatingRule = "separate_sums";
 

@@ -8,6 +8,9 @@
 #include "autotune/space/structure/preparation.h"
 #include "autotune/space/structure/rule_steps.h"
 
+#include <isl/map.h>
+#include <isl/set.h>
+
 #include <algorithm>
 #include <optional>
 #include <set>
@@ -61,10 +64,12 @@ std::vector<int> axes_of_other_products(const Nest& nest, const NestStructure& s
 
 const RuleVariant& RuleVariants::at(const RuleChoice& choice) {
   const auto known = variants_.find(choice);
-  if (known != variants_.end()) return known->second;
+  if (known != variants_.end()) return *known->second;
   RuleVariant made;
   if (choice.split < 0) {
     made.rules = rule_steps(schedules_, choice.rules);
+    if (const auto same = whole_.find(&schedules_.after_rules(made.rules)); same != whole_.end())
+      return *variants_.emplace(choice, same->second).first->second;
   } else {
     const RuleVariant& whole = at({choice.rules});
     made.tiles_are_parts = choice.tile > 0;
@@ -83,7 +88,27 @@ const RuleVariant& RuleVariants::at(const RuleChoice& choice) {
     }
   }
   made.structure = analyse(schedules_.base(made.rules), sizes_);
-  return variants_.emplace(choice, std::move(made)).first->second;
+  made_.push_back(std::move(made));
+  if (choice.split < 0) whole_.emplace(&schedules_.after_rules(made_.back().rules), &made_.back());
+  return *variants_.emplace(choice, &made_.back()).first->second;
+}
+
+bool RuleVariants::leave_statements(const std::set<std::string>& rules, const RuleVariant& variant) {
+  const Schedule& without = schedules_.after_rules(rule_steps(schedules_, rules));
+  const Nest &some = without.nest(), &all = nest(variant);
+  const auto same_composite = [](const Composite& a, const Composite& b) { return a.rule == b.rule && a.lead == b.lead; };
+  const auto same_access = [](const Access& a, const Access& b) {
+    return a.tensor == b.tensor && isl_map_plain_is_equal(a.relation.get(), b.relation.get()) == isl_bool_true;
+  };
+  const auto same = [&](const Statement& a, const Statement& b) {
+    return a.name == b.name && a.group == b.group && a.reduction == b.reduction && same_access(a.write, b.write) &&
+           isl_set_plain_is_equal(a.domain.get(), b.domain.get()) == isl_bool_true &&
+           multiplies_matrices(a) == multiplies_matrices(b) &&
+           std::equal(a.reads.begin(), a.reads.end(), b.reads.begin(), b.reads.end(), same_access);
+  };
+  const std::vector<Composite>&of_some = without.composites(), &of_all = base(variant).composites();
+  return std::equal(of_some.begin(), of_some.end(), of_all.begin(), of_all.end(), same_composite) &&
+         std::equal(some.statements.begin(), some.statements.end(), all.statements.begin(), all.statements.end(), same);
 }
 
 const std::vector<FusionGroup>& RuleVariants::fusion_groups(const RuleVariant& variant, Fusion fusion, bool by_row) {
@@ -132,7 +157,14 @@ const std::vector<int>& RuleVariants::reduction_groups(const RuleVariant& varian
 std::vector<int> meeting_axes(RuleVariants& variants, const std::set<std::string>& rules, const std::vector<int>& axes,
                               std::int64_t parts) {
   std::vector<int> meeting;
+  const NestStructure& whole_sums = variants.at({rules}).structure;
   for (const int axis : axes) {
+    // Cutting sums takes long to prove: not along an axis that nothing has but sums along it.
+    const auto keeps = [&](const LoopGroup& loop_group) {
+      const int position = loop_group.position_of(axis);
+      return position >= 0 && !loop_group.reduced[static_cast<std::size_t>(position)];
+    };
+    if (std::none_of(whole_sums.loop_groups.begin(), whole_sums.loop_groups.end(), keeps)) continue;
     const RuleVariant& split = variants.at({rules, axis, parts});
     const FusionGroup& main = variants.heaviest(split, Fusion::maximal);
     const bool meets = main.part && std::any_of(main.loop_groups.begin(), main.loop_groups.end(), [&](int u) {

@@ -5,8 +5,10 @@
 #include "autotune/space/structure/nest_structure.h"
 #include "autotune/trial/base_schedules.h"
 
+#include <any>
 #include <compare>
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <set>
 #include <string>
@@ -39,7 +41,11 @@ class RuleVariants {
   /// `schedules` must outlive it; `sizes` are complete.
   RuleVariants(BaseSchedules& schedules, const Sizes& sizes) : schedules_(schedules), sizes_(sizes) {}
 
+  /// Choices of whole reductions whose rules come to the same steps are one variant.
   const RuleVariant& at(const RuleChoice& choice);
+  /// Do the rules leave the statements, accesses and composites of the variant, which has the same rules and some more? What these add are
+  /// other values, or leave to reorder: a search for room among statements need not try both.
+  bool leave_statements(const std::set<std::string>& rules, const RuleVariant& variant);
   const Schedule& base(const RuleVariant& variant) { return schedules_.base(variant.rules); }
   const Nest& nest(const RuleVariant& variant) { return base(variant).nest(); }
   /// `by_row`: where reductions are in parts, fusion_groups that share rows as well (find_part_groups).
@@ -50,14 +56,19 @@ class RuleVariants {
   const FusionGroup& heaviest(const RuleVariant& variant, Fusion fusion, bool by_row = false);
   /// find_stream_groups() of a fusion group that fusion_groups() returned.
   const std::vector<int>& reduction_groups(const RuleVariant& variant, const FusionGroup& group, int reduction_axis);
+  /// What a caller has found out about a fusion group that fusion_groups() or cut_groups() returned, by a number of its own; empty at first.
+  std::any& finding(const FusionGroup& group, int number) { return findings_[{&group, number}]; }
 
  private:
   BaseSchedules& schedules_;
   const Sizes sizes_;
-  std::map<RuleChoice, RuleVariant> variants_;
+  std::map<RuleChoice, const RuleVariant*> variants_;
+  std::deque<RuleVariant> made_;
+  std::map<const Schedule*, const RuleVariant*> whole_;  ///< those of whole reductions, by the schedule that their rules come to
   std::map<std::tuple<const RuleVariant*, Fusion, bool>, std::vector<FusionGroup>> fusion_groups_;
   std::map<std::pair<const FusionGroup*, Fusion>, std::vector<FusionGroup>> cut_groups_;
   std::map<std::pair<const FusionGroup*, int>, std::vector<int>> reduction_groups_;
+  std::map<std::pair<const FusionGroup*, int>, std::any> findings_;
 };
 
 /// Those of `axes` along which sums in `parts` parts meet work on the work tiles that they are sums of: one reading of a work tile

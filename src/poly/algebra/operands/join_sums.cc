@@ -1,11 +1,12 @@
-// Rule "join_sums": two sums of products that are only added together become one, over operands that lie side by side in copies.
+// Rule "join_sums": sums of products that are only added together become one, over operands that lie side by side in copies.
 //
-// Pattern    u_e = sum over k < K of a_(i, k) b_(j, k), v_e = sum over p < P of c_(i, p) d_(j, p), where all readers of u and v read u_e + v_e;
-//            a, b, c and d have 16 bits, i and j follow e alike, and k and p are last indices (x W + h U of a recurrent cell).
-// Rewrite    a'_(i, q) = a_(i, q) for q < K, c_(i, q - K) beyond, for all elements of a and c, and b' alike; u_e = sum over q < K + P of
-//            a'_(i, q) b'_(j, q), and readers read u_e alone. Sums that read the same two tensors share their copy.
-// Conditions both sums have all of k and p at all e, start from 0, and stand alone in their loops, as what starts them does; a and c have
-//            equal extents but for the last, as b and d have, and one definition at most, before the copies.
+// Pattern    u_e = sum over (t, k < K) of a_(i, k) b_(j, k), v_e = sum over (t, p < P) of c_(i, p) d_(j, p), and so on, where whoever reads one
+//            of u, v, .. adds up all of them at one place; a, b, c and d have 16 bits, i and j follow e and t alike, and k and p are last
+//            indices: x W + h U of a recurrent cell, where t has no dims, or convolutions with taps t.
+// Rewrite    a'_(i, q) = a_(i, q) for q < K, c_(i, q - K) beyond, for all elements of a and c, and b' alike; u_e = sum over (t, q < K + P) of
+//            a'_(i, q) b'_(j, q), and readers read u_e alone. Sums that read the same tensors share their copy.
+// Conditions the sums have the same e and t, and all of k and p at each; they start from 0, and stand alone in their loops, as what starts
+//            them does; a and c have equal extents but for the last, as b and d have, and one definition at most, before the copies.
 // Proof      the same products are added up; copies have the same elements, complete before they are read.
 // Rounding   as reassociate: the terms of v join those of u one by one.
 #include <isl/map.h>
@@ -13,6 +14,7 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>
@@ -29,30 +31,34 @@ namespace {
 
 constexpr const char* kName = "join_sums";
 
-/// A sum with one reduced dim, which is the last index of both operands.
+constexpr std::size_t kMostTaps = 4;  ///< whose orders are tried
+
+/// A sum of products along a dim that is the last index of both operands.
 struct PlainSum {
   const Statement* sum = nullptr;
   const Statement* start = nullptr;
   std::array<std::size_t, 2> operands{};  ///< ordinals of reads
-  int term = 0;                           ///< the reduced dim
+  int term = 0;                           ///< that dim
+  std::vector<int> taps;                  ///< other reduced dims
 };
 
-/// Two sums, the earlier one first, with operands that correspond.
-struct SumPair {
-  PlainSum first, second;
-};
+/// Sums in their order, with operands that correspond.
+using SumSet = std::vector<PlainSum>;
 
-isl::map plain_names(const isl::map& relation) {
-  isl_map* plain = isl_map_reset_tuple_id(isl_map_reset_tuple_id(relation.copy(), isl_dim_in), isl_dim_out);
-  return isl::manage(plain);
+/// { Sum -> [result, taps] }.
+isl::map places_of(const Nest& nest, const PlainSum& plain) {
+  const isl::set domain = domain_in(nest, *plain.sum);
+  std::vector<isl::pw_aff> functions = functions_of(plain.sum->write.relation);
+  for (const int tap : plain.taps) functions.push_back(dim_function(plain.sum->domain, tap));
+  return relation_of(plain.sum->domain, "place", functions).intersect_domain(domain);
 }
 
-/// { result -> indices of the operand but for the last one }.
+/// { [result, taps] -> indices of the operand but for the last one }.
 isl::map rows_of(const Nest& nest, const PlainSum& plain, std::size_t operand) {
-  const isl::set domain = domain_in(nest, *plain.sum);
-  isl_map* read = plain.sum->reads[operand].relation.intersect_domain(domain).release();
+  isl_map* read = plain.sum->reads[operand].relation.copy();
   read = isl_map_project_out(read, isl_dim_out, isl_map_dim(read, isl_dim_out) - 1, 1);
-  return plain_names(plain.sum->write.relation.intersect_domain(domain).reverse().apply_range(isl::manage(read)));
+  read = isl_map_reset_tuple_id(read, isl_dim_out);
+  return places_of(nest, plain).reverse().apply_range(isl::manage(read));
 }
 
 /// The sum that makes a tensor, if it is plain; none of its operands changes once it is there.
@@ -67,10 +73,17 @@ std::optional<PlainSum> plain_sum(const Nest& nest, const std::string& tensor) {
   const std::vector<int> reduced = reduced_dims(sum);
   const std::vector<std::string> written = names_of_indices(sum, sum.write);
   if (starts.size() != 1 || !starts_from(nest, sum, 0) || !alone_in_group(nest, sum.name) ||
-      !alone_in_group(nest, starts.front()->name) || reduced.size() != 1 || written.size() + 1 != sum.dims.size())
+      !alone_in_group(nest, starts.front()->name) || written.size() + reduced.size() != sum.dims.size())
     return std::nullopt;
   const auto [a, b] = *half_products(sum);
-  const PlainSum result{&sum, starts.front(), {a, b}, reduced.front()};
+  PlainSum result{&sum, starts.front(), {a, b}, -1, {}};
+  for (const int dim : reduced) {
+    const std::vector<std::set<int>> follows = dims_of_indices(sum, sum.reads[a]);
+    const bool last = !follows.empty() && follows.back() == std::set<int>{dim};
+    if (last) result.term = dim;
+    if (!last) result.taps.push_back(dim);
+  }
+  if (result.term < 0 || result.taps.size() > kMostTaps) return std::nullopt;
   for (const std::size_t operand : result.operands) {
     const Access& read = sum.reads[operand];
     const Tensor& source = nest.tensor(read.tensor);
@@ -97,74 +110,119 @@ bool same_rows(const Tensor& a, const Tensor& b) {
          });
 }
 
-/// The pair that two tensors make, with operands of the second in the order of the first's.
-std::optional<SumPair> pair_of(const Nest& nest, const std::string& one, const std::string& other) {
-  auto first = plain_sum(nest, one), second = plain_sum(nest, other);
-  if (one == other || !first || !second) return std::nullopt;
-  if (second->sum->group < first->sum->group) std::swap(first, second);
-  const auto results = [&](const PlainSum& plain) {
-    return isl::manage(
-        isl_set_reset_tuple_id(plain.sum->write.relation.intersect_domain(domain_in(nest, *plain.sum)).range().release()));
-  };
-  if (!results(*first).is_equal(results(*second))) return std::nullopt;
-  const std::size_t copies = begin_with_initialisers(nest, *second->sum);
-  for (const bool turned : {false, true}) {
-    if (turned) std::swap(second->operands[0], second->operands[1]);
-    bool fits = true;
-    for (const std::size_t k : {std::size_t{0}, std::size_t{1}}) {
-      const std::string &a = first->sum->reads[first->operands[k]].tensor, &c = second->sum->reads[second->operands[k]].tensor;
-      fits = fits && same_rows(nest.tensor(a), nest.tensor(c)) &&
-             rows_of(nest, *first, first->operands[k]).is_equal(rows_of(nest, *second, second->operands[k]));
-      for (const std::string& tensor : {a, c}) {
-        for (const Statement* writer : writers_of(nest, tensor)) fits = fits && position_of(nest, writer->name) < copies;
-      }
+/// Are the operands at `k` of two sums alike, and complete before the later sum?
+bool alike(const Nest& nest, const PlainSum& one, const PlainSum& other, std::size_t k) {
+  const std::string &a = one.sum->reads[one.operands[k]].tensor, &c = other.sum->reads[other.operands[k]].tensor;
+  const Statement& later = one.sum->group < other.sum->group ? *other.sum : *one.sum;
+  const std::size_t copies = begin_with_initialisers(nest, later);
+  for (const std::string& tensor : {a, c}) {
+    for (const Statement* writer : writers_of(nest, tensor)) {
+      if (position_of(nest, writer->name) >= copies) return false;
     }
-    if (fits) return SumPair{*first, *second};
   }
+  return same_rows(nest.tensor(a), nest.tensor(c)) &&
+         rows_of(nest, one, one.operands[k]).is_equal(rows_of(nest, other, other.operands[k]));
+}
+
+/// The sum `other` with operands and taps in the order of those of `one`, if they correspond.
+std::optional<PlainSum> in_order_of(const Nest& nest, const PlainSum& one, PlainSum other) {
+  if (one.taps.size() != other.taps.size()) return std::nullopt;
+  const isl::set places = places_of(nest, one).range();
+  do {
+    if (!places.is_equal(places_of(nest, other).range())) continue;
+    for (int turned = 0; turned < 2; ++turned) {
+      if (alike(nest, one, other, 0) && alike(nest, one, other, 1)) return other;
+      std::swap(other.operands[0], other.operands[1]);
+    }
+  } while (std::next_permutation(other.taps.begin(), other.taps.end()));
   return std::nullopt;
 }
 
-/// Is it the sum of elements of both tensors at the same place?
-bool adds(const Statement& reader, const ScalarExpr& value, const std::string& one, const std::string& other) {
-  if (value.op() != ScalarOp::add) return false;
-  for (const ScalarExpr& arg : value.args()) {
-    if (arg.op() != ScalarOp::read) return false;
-  }
-  const Access &a = reader.reads[static_cast<std::size_t>(value.args()[0].ordinal())],
-               &b = reader.reads[static_cast<std::size_t>(value.args()[1].ordinal())];
-  const bool both = (a.tensor == one && b.tensor == other) || (a.tensor == other && b.tensor == one);
-  return both && a.relation.intersect_domain(reader.domain)
-                     .is_equal(b.relation.set_range_tuple(a.tensor).intersect_domain(reader.domain));
+/// What an expression adds up: itself, where it is no addition.
+void add_terms(const ScalarExpr& value, std::vector<ScalarExpr>& terms) {
+  if (value.op() != ScalarOp::add) return terms.push_back(value);
+  for (const ScalarExpr& arg : value.args()) add_terms(arg, terms);
 }
 
-/// Does everybody who reads either tensor read the sum of both?
+/// Visits the terms of each addition in `value` that is no term of another one; values that are not added stand alone.
+void visit_additions(const ScalarExpr& value, const std::function<void(const std::vector<ScalarExpr>&)>& visitor) {
+  std::vector<ScalarExpr> terms;
+  add_terms(value, terms);
+  visitor(terms);
+  for (const ScalarExpr& term : terms) {
+    for (const ScalarExpr& arg : term.args()) visit_additions(arg, visitor);
+  }
+}
+
+bool is_read_of(const Statement& reader, const ScalarExpr& value, const std::string& tensor) {
+  return value.op() == ScalarOp::read && reader.reads[static_cast<std::size_t>(value.ordinal())].tensor == tensor;
+}
+
+/// Elements of the tensor among terms, in the statement's domain.
+std::vector<isl::map> elements_among(const Statement& reader, const std::vector<ScalarExpr>& terms, const std::string& tensor) {
+  std::vector<isl::map> elements;
+  for (const ScalarExpr& term : terms) {
+    if (!is_read_of(reader, term, tensor)) continue;
+    const isl::map relation = reader.reads[static_cast<std::size_t>(term.ordinal())].relation.intersect_domain(reader.domain);
+    elements.push_back(isl::manage(isl_map_reset_tuple_id(relation.copy(), isl_dim_out)));
+  }
+  return elements;
+}
+
+/// Does everybody who reads either tensor add both at one place?
 bool always_added(const Nest& nest, const std::string& one, const std::string& other) {
+  bool added = true;
   for (const Statement& reader : nest.statements) {
-    int reads = 0, added = 0;
-    reader.value.visit([&](const ScalarExpr& node) {
-      if (adds(reader, node, one, other)) added += 2;
-      if (node.op() != ScalarOp::read) return;
-      const std::string& tensor = reader.reads[static_cast<std::size_t>(node.ordinal())].tensor;
-      reads += tensor == one || tensor == other ? 1 : 0;
+    visit_additions(reader.value, [&](const std::vector<ScalarExpr>& terms) {
+      const std::vector<isl::map> of_one = elements_among(reader, terms, one);
+      std::vector<isl::map> of_other = elements_among(reader, terms, other);
+      added = added && of_one.size() == of_other.size();
+      for (const isl::map& element : of_one) {
+        const auto same =
+            std::find_if(of_other.begin(), of_other.end(), [&](const isl::map& each) { return each.is_equal(element); });
+        added = added && same != of_other.end();
+        if (same != of_other.end()) of_other.erase(same);
+      }
     });
-    if (reads != added) return false;
   }
-  return true;
+  return added;
 }
 
-/// The pair whose later sum stands first.
-std::optional<SumPair> first_pair(const Nest& nest) {
-  std::optional<SumPair> found;
-  std::set<std::set<std::string>> seen;
+/// The first terms that become one, with all that do so beside them; empty: none do.
+SumSet set_of_terms(const Nest& nest, const Statement& reader, const std::vector<ScalarExpr>& terms) {
+  std::vector<std::pair<std::string, PlainSum>> sums;
+  for (const ScalarExpr& term : terms) {
+    if (terms.size() < 2 || term.op() != ScalarOp::read) continue;
+    const std::string& tensor = reader.reads[static_cast<std::size_t>(term.ordinal())].tensor;
+    const bool known = std::any_of(sums.begin(), sums.end(), [&](const auto& each) { return each.first == tensor; });
+    if (const auto sum = known ? std::nullopt : plain_sum(nest, tensor)) sums.emplace_back(tensor, *sum);
+  }
+  for (std::size_t k = 0; k < sums.size(); ++k) {
+    SumSet set{sums[k].second};
+    for (std::size_t n = k + 1; n < sums.size(); ++n) {
+      if (const auto other = in_order_of(nest, set.front(), sums[n].second);
+          other && always_added(nest, sums[k].first, sums[n].first))
+        set.push_back(*other);
+    }
+    std::sort(set.begin(), set.end(), [](const PlainSum& a, const PlainSum& b) { return a.sum->group < b.sum->group; });
+    if (set.size() > 1) return set;
+  }
+  return {};
+}
+
+/// The set whose last sum stands first.
+SumSet first_set(const Nest& nest) {
+  SumSet found;
+  std::set<std::vector<std::string>> seen;
   for (const Statement& reader : nest.statements) {
-    reader.value.visit([&](const ScalarExpr& node) {
-      if (node.op() != ScalarOp::add || node.args()[0].op() != ScalarOp::read || node.args()[1].op() != ScalarOp::read) return;
-      const std::string &one = reader.reads[static_cast<std::size_t>(node.args()[0].ordinal())].tensor,
-                        &other = reader.reads[static_cast<std::size_t>(node.args()[1].ordinal())].tensor;
-      if (!adds(reader, node, one, other) || !seen.insert({one, other}).second) return;
-      const auto pair = pair_of(nest, one, other);
-      if (!pair || (found && found->second.sum->group <= pair->second.sum->group) || !always_added(nest, one, other)) return;
-      found = pair;
+    visit_additions(reader.value, [&](const std::vector<ScalarExpr>& terms) {
+      std::vector<std::string> tensors;
+      for (const ScalarExpr& term : terms) {
+        if (term.op() == ScalarOp::read) tensors.push_back(reader.reads[static_cast<std::size_t>(term.ordinal())].tensor);
+      }
+      if (tensors.size() < 2 || !seen.insert(tensors).second) return;
+      const SumSet set = set_of_terms(nest, reader, terms);
+      if (!set.empty() && (found.empty() || set.back().sum->group < found.back().sum->group)) found = set;
     });
   }
   return found;
@@ -174,20 +232,24 @@ class SumJoiner {
  public:
   explicit SumJoiner(Nest nest) : nest_(std::move(nest)) {}
 
-  /// False: there is no pair left.
+  /// False: there are none left.
   bool join_next() {
-    const auto pair = first_pair(nest_);
-    if (!pair) return false;
-    const std::string one = pair->first.sum->write.tensor, other = pair->second.sum->write.tensor;
-    Statement sum = *pair->first.sum;
-    const Statement start = *pair->first.start;
-    const int term = pair->first.term;
+    const SumSet set = first_set(nest_);
+    if (set.empty()) return false;
+    std::vector<Statement> sums, starts;
+    for (const PlainSum& each : set) {
+      sums.push_back(*each.sum);
+      starts.push_back(*each.start);
+    }
+    Statement sum = sums.front();
+    const int term = set.front().term;
+    const std::array<std::size_t, 2> operands = set.front().operands;
     std::array<std::string, 2> copies;
-    const Statement second = *pair->second.sum;
-    const std::array<std::size_t, 2> of_second = pair->second.operands, of_first = pair->first.operands;
-    const std::string second_start = pair->second.start->name;
-    for (const std::size_t k : {std::size_t{0}, std::size_t{1}})
-      copies[k] = copy_of(sum, sum.reads[of_first[k]], second, second.reads[of_second[k]]);
+    for (const std::size_t k : {std::size_t{0}, std::size_t{1}}) {
+      std::vector<const Access*> reads;
+      for (std::size_t n = 0; n < set.size(); ++n) reads.push_back(&sums[n].reads[set[n].operands[k]]);
+      copies[k] = copy_of(sums, reads);
+    }
     const isl::pw_aff terms = nest_.tensor(copies[0]).shape.back();
     isl_set* domain = below(with_any_values(nest_, sum, term, term), term, terms).release();
     domain = isl_set_gist_params(isl_set_coalesce(domain), full_context(nest_).release());
@@ -203,70 +265,80 @@ class SumJoiner {
     };
     sum.write = moved(sum.write, sum.write.tensor);
     for (const std::size_t k : {std::size_t{0}, std::size_t{1}})
-      sum.reads[of_first[k]] = moved(sum.reads[of_first[k]], copies[k]);
-    for (const std::string& name : {sum.name, start.name, second.name}) erase_statement(nest_, name);
+      sum.reads[operands[k]] = moved(sum.reads[operands[k]], copies[k]);
     // Sums of the same copies stand together, so that they may share a loop over their terms.
     std::string& neighbour = sums_[copies];
-    const std::size_t place = neighbour.empty() ? position_of(nest_, second_start) : group_end(nest_, neighbour);
+    erase_statement(nest_, sum.name);
+    erase_statement(nest_, starts.front().name);
+    const std::size_t place = neighbour.empty() ? position_of(nest_, starts.back().name) : group_end(nest_, neighbour);
     neighbour = sum.name;
-    erase_statement(nest_, second_start);
-    insert_statement(nest_, place, start);
+    insert_statement(nest_, place, starts.front());
     insert_statement(nest_, place + 1, sum);
-    for (Statement& reader : nest_.statements) read_one(reader, one, other);
+    for (std::size_t n = 1; n < set.size(); ++n) drop(sums[n], starts[n]);
     drop_unused(nest_);
-    std::erase_if(nest_.tensors, [&](const Tensor& each) { return each.name == other; });
     return true;
   }
 
   Nest take() { return std::move(nest_); }
 
  private:
-  /// The tensor with both operands side by side, by statements before the second sum, unless there is one.
-  std::string copy_of(const Statement& first, const Access& left, const Statement& second, const Access& right) {
-    std::string& known = copies_[{left.tensor, right.tensor}];
+  /// The tensor with what `sums` read side by side, by statements before the last of them, unless there is one.
+  std::string copy_of(const std::vector<Statement>& sums, const std::vector<const Access*>& reads) {
+    std::vector<std::string> sources;
+    for (const Access* read : reads) sources.push_back(read->tensor);
+    std::string& known = copies_[sources];
     if (!known.empty()) return known;
-    const std::string name = fresh_name(nest_, left.tensor + "_joined");
-    Tensor joint = nest_.tensor(left.tensor);
-    const Tensor beside = nest_.tensor(right.tensor);
-    const isl::pw_aff offset = joint.shape.back();
+    const std::string name = fresh_name(nest_, sources.front() + "_joined");
+    Tensor joint = nest_.tensor(sources.front());
     joint.name = name;
     joint.role = TensorRole::temporary;
     joint.tolerance = {};
-    joint.shape.back() = offset.add(beside.shape.back());
+    std::vector<isl::pw_aff> offsets{joint.shape.back()};
+    for (std::size_t n = 1; n < sources.size(); ++n) offsets.push_back(offsets.back().add(nest_.tensor(sources[n]).shape.back()));
+    joint.shape.back() = offsets.back();
     nest_.tensors.push_back(joint);
-    const std::size_t place = begin_with_initialisers(nest_, nest_.statement(second.name));
-    insert_statement(nest_, place, copy_statement(nest_, nest_.tensor(left.tensor), first, left, name));
-    Statement copy = copy_statement(nest_, beside, second, right, fresh_name(nest_, name + "_2"));
-    std::vector<isl::pw_aff> at;
-    for (std::size_t k = 0; k < copy.dims.size(); ++k) at.push_back(dim_function(copy.domain, static_cast<int>(k)));
-    at.back() = at.back().add(over_params(offset).insert_domain(copy.domain.space()));
-    copy.write = {name, relation_of(copy.domain, name, at)};
-    insert_statement(nest_, place + 1, copy);
+    const std::size_t place = begin_with_initialisers(nest_, nest_.statement(sums.back().name));
+    for (std::size_t n = 0; n < sources.size(); ++n) {
+      const std::string own = n == 0 ? name : fresh_name(nest_, name + "_" + std::to_string(n + 1));
+      Statement copy = copy_statement(nest_, nest_.tensor(sources[n]), sums[n], *reads[n], own);
+      std::vector<isl::pw_aff> at;
+      for (std::size_t k = 0; k < copy.dims.size(); ++k) at.push_back(dim_function(copy.domain, static_cast<int>(k)));
+      if (n > 0) at.back() = at.back().add(over_params(offsets[n - 1]).insert_domain(copy.domain.space()));
+      copy.write = {name, relation_of(copy.domain, name, at)};
+      insert_statement(nest_, place + n, copy);
+    }
     return known = name;
   }
 
-  static void read_one(Statement& reader, const std::string& one, const std::string& other) {
-    bool changed = false;
-    reader.value = reader.value.rewrite([&](const ScalarExpr& node) {
-      if (!adds(reader, node, one, other)) return node;
-      changed = true;
-      const bool left = reader.reads[static_cast<std::size_t>(node.args()[0].ordinal())].tensor == one;
-      return node.args()[left ? 0 : 1];
-    });
-    if (changed) compact(reader);
+  /// Leaves a sum out of the nest, and of what its readers add.
+  void drop(const Statement& sum, const Statement& start) {
+    const std::string& tensor = sum.write.tensor;
+    erase_statement(nest_, sum.name);
+    erase_statement(nest_, start.name);
+    for (Statement& reader : nest_.statements) {
+      reader.value = reader.value.rewrite([&](const ScalarExpr& node) {
+        if (node.op() != ScalarOp::add) return node;
+        return is_read_of(reader, node.args()[0], tensor)   ? node.args()[1]
+               : is_read_of(reader, node.args()[1], tensor) ? node.args()[0]
+                                                            : node;
+      });
+      if (std::any_of(reader.reads.begin(), reader.reads.end(), [&](const Access& read) { return read.tensor == tensor; }))
+        compact(reader);
+    }
+    std::erase_if(nest_.tensors, [&](const Tensor& each) { return each.name == tensor; });
   }
 
   Nest nest_;
-  std::map<std::pair<std::string, std::string>, std::string> copies_;  ///< by the tensors that they have side by side
-  std::map<std::array<std::string, 2>, std::string> sums_;             ///< the last one of these copies
+  std::map<std::vector<std::string>, std::string> copies_;  ///< by the tensors that they have side by side
+  std::map<std::array<std::string, 2>, std::string> sums_;  ///< the last one of these copies
 };
 
 std::vector<RuleMatch> find(const Nest& nest) {
-  const auto pair = first_pair(nest);
-  if (!pair) return {};
+  const SumSet set = first_set(nest);
+  if (set.empty()) return {};
   return {{kName,
            {},
-           "sums that are added together become one, " + pair->first.sum->name + " and " + pair->second.sum->name + " first"}};
+           "sums that are added together become one, " + set.front().sum->name + " and " + set.back().sum->name + " first"}};
 }
 
 RuleResult apply(const Nest& nest, const std::vector<std::string>& target) {

@@ -5,6 +5,7 @@
 
 #include "poly/algebra/all_rules.h"
 #include "poly/algebra/reprove.h"
+#include "poly/nest/nest_sets.h"
 #include "poly/schedule/steps/editor.h"
 #include "support/error.h"
 
@@ -21,10 +22,10 @@ std::vector<Composite> merged(const std::vector<Composite>& known, const std::ve
   return result;
 }
 
-/// Why the nest is not well formed; "" where it is.
-std::string objection_to_form(const Nest& nest) {
+/// Why the nest is not well formed; "" where it is. `valid`: what it was made of, where that is known to be.
+std::string objection_to_form(const Nest& nest, const Nest* valid = nullptr) {
   try {
-    validate(nest);
+    valid != nullptr ? validate_changes(*valid, nest) : validate(nest);
     return "";
   } catch (const UserError& error) {
     return error.what();
@@ -51,7 +52,7 @@ void ScheduleEditor::apply_rule() {
     composites = merged(facts.composites, found->composites, found->nest);
   });
   RuleResult& result = *found;
-  if (const std::string why = objection_to_form(result.nest); !why.empty() && objection_to_form(facts.nest).empty())
+  if (const std::string why = objection_to_form(result.nest, &facts.nest); !why.empty() && objection_to_form(facts.nest).empty())
     user_error("{}the rule leaves a nest that is not well formed, which is a bug of Nestor: {}", where(), why);
   std::vector<Step> steps = std::move(data_.steps);
   data_ = original_order_of(std::make_shared<const NestFacts>(facts.original, std::move(result.nest), std::move(composites),
