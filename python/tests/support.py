@@ -48,7 +48,7 @@ def tuned(*problems, target="host"):
         op, variant, *sizes = problem.split()
         flags = [word for size in sizes or ("rows=64", f"width={WIDTH}") for word in ("--" + size).split("=")]
         command = [PROGRAM, "tune", op, "--variant", variant, "--target", target, *flags,
-                   "--trials", "2" if target == "host" else "8", "--db", path]
+                   "--trials", "1" if target == "host" else "8", "--db", path]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode != 0:
             raise AssertionError(f"{' '.join(command)}: {done.stderr or done.stdout}")

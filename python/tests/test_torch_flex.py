@@ -182,7 +182,7 @@ def problems():
 def tuned_library():
     path = f"{folder()}/flex.db"
     for call in [call_of(*problem, enable_gqa=True) for problem in problems()] + [call_of(made(), None, causal, lse=False)]:
-        nestor.tune(call.flex.nest, call.sizes, trials=2, target="host", db=path, progress=False)
+        nestor.tune(call.flex.nest, call.sizes, trials=1, target="host", db=path, progress=False)
     return nestor.Library(path, system_path="")
 
 

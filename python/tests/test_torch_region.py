@@ -48,7 +48,7 @@ class RegionCase(CompileTest):
 
     def tuned(self, x):
         candidate, key = self.region(x)
-        nestor.tune(candidate.described.nest, dict(n0=x.shape[0], n1=x.shape[1]), trials=2, target="host", db=self.db,
+        nestor.tune(candidate.described.nest, dict(n0=x.shape[0], n1=x.shape[1]), trials=1, target="host", db=self.db,
                     progress=False)
         return candidate, key
 

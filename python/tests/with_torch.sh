@@ -3,6 +3,8 @@
 set -euo pipefail
 cd "$(dirname "$0")"
 
+# Inductor tries the processor's instruction sets in processes that import PyTorch, in each process that compiles: here half of them.
+export TORCHINDUCTOR_VEC_ISA_OK=1
 python=${NESTOR_TORCH_PYTHON:?the interpreter of a virtual environment with PyTorch}
 if [ "${NESTOR_TORCH_TESTS:-1}" = 0 ]; then
   echo "skipped: NESTOR_TORCH_TESTS=0"

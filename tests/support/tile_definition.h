@@ -24,12 +24,8 @@ constexpr double kUntouched = -777;
 inline std::map<std::vector<std::int64_t>, int> instances_of(const Statement& statement, const isl::set& context,
                                                              const Sizes& sizes) {
   std::map<std::vector<std::int64_t>, int> result;
-  at_sizes(statement.domain.intersect_params(context), sizes).foreach_point([&](const isl::point& point) {
-    std::vector<std::int64_t> at;
-    for (int k = 0; k < static_cast<int>(statement.dims.size()); ++k)
-      at.push_back(isl_val_get_num_si(isl::manage(isl_point_get_coordinate_val(point.get(), isl_dim_set, k)).get()));
+  for (const std::vector<std::int64_t>& at : samples::integer_points(at_sizes(statement.domain.intersect_params(context), sizes)))
     result[at] = 0;
-  });
   return result;
 }
 

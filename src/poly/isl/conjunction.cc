@@ -39,13 +39,21 @@ isl::basic_set all_but(const isl::basic_set& part, const std::vector<Constraint>
   return isl::manage(result);
 }
 
+/// Where a constraint, an inequality, does not hold: -f - 1 >= 0 of f >= 0.
+__isl_give isl_constraint* negated(const Constraint& constraint) {
+  isl_aff* distance = isl_aff_neg(isl_constraint_get_aff(constraint.get()));
+  return isl_inequality_from_aff(isl_aff_add_constant_si(distance, -1));
+}
+
 isl::set widened(isl::basic_set part, const isl::set& whole, const isl::set& known) {
   if (isl_basic_set_dim(part.get(), isl_dim_div) > 0) return isl::set(part);
   std::vector<Constraint> constraints;
   isl_basic_set_foreach_constraint(part.get(), add_inequalities, &constraints);
   for (std::size_t k = 0; k < constraints.size(); ++k) {
     const isl::basic_set wider = all_but(part, constraints, k);
-    if (!known.intersect(isl::set(wider)).is_subset(whole)) continue;
+    // The part itself is in the whole: what joins it is all that can be outside.
+    const isl::basic_set joins = isl::manage(isl_basic_set_add_constraint(wider.copy(), negated(constraints[k])));
+    if (!known.intersect(isl::set(joins)).is_subset(whole)) continue;
     part = wider;
     constraints[k].reset();
   }

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cctype>
 #include <cmath>
+#include <map>
 #include <optional>
 #include <set>
 
@@ -251,12 +252,17 @@ class Validator {
     return false;
   }
 
+  const isl::set& box_of(const Tensor& tensor) const {
+    const auto found = boxes_.find(&tensor);
+    return found != boxes_.end() ? found->second : boxes_.emplace(&tensor, tensor_box(tensor)).first->second;
+  }
+
   void check_access(const Statement& statement, const Access& access, const isl::set& domain, bool total) const {
     const std::string where = fmt::format("statement {}, access to {}", statement.name, access.tensor);
     const Tensor* tensor = nest_.find_tensor(access.tensor);
     if (tensor == nullptr) user_error("{}: no such tensor", where);
     check_params(access.relation.space(), where);
-    const isl::set box = tensor_box(*tensor);
+    const isl::set& box = box_of(*tensor);
     const char* from = isl_map_get_tuple_name(access.relation.get(), isl_dim_in);
     const char* to = isl_map_get_tuple_name(access.relation.get(), isl_dim_out);
     if (from == nullptr || to == nullptr || from != statement.name || to != access.tensor ||
@@ -402,6 +408,7 @@ class Validator {
   std::optional<Unchanged> unchanged_;
   std::set<std::string> names_;
   std::set<std::string> statements_;
+  mutable std::map<const Tensor*, isl::set> boxes_;  ///< of the tensors that accesses have asked for
 };
 
 }  // namespace

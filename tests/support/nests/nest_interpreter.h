@@ -4,7 +4,6 @@
 
 #include <isl/aff.h>
 #include <isl/map.h>
-#include <isl/point.h>
 #include <isl/set.h>
 
 #include <algorithm>
@@ -24,6 +23,7 @@
 #include "poly/nest/nest.h"
 #include "poly/nest/scalar_semantics.h"
 #include "support/error.h"
+#include "support/nests/integer_points.h"
 
 namespace nestor::samples {
 
@@ -118,22 +118,13 @@ class Interpreter {
     return false;
   }
 
-  static Index coordinates(const isl::point& point, std::size_t count) {
-    Index index;
-    for (std::size_t k = 0; k < count; ++k) {
-      const isl::val value = isl::manage(isl_point_get_coordinate_val(point.get(), isl_dim_set, static_cast<int>(k)));
-      index.push_back(isl_val_get_num_si(value.get()));
-    }
-    return index;
-  }
-
-  std::vector<Index> points(const Statement& statement) const {
-    std::vector<Index> all;
+  const std::vector<Index>& points(const Statement& statement) const {
+    const auto [place, fresh] = points_.try_emplace(&statement);
+    if (!fresh) return place->second;
     isl_set* set = statement.domain.intersect_params(sizes_).release();
     set = isl_set_project_out(set, isl_dim_param, 0, static_cast<unsigned>(isl_set_dim(set, isl_dim_param)));
-    isl::manage(set).foreach_point([&](const isl::point& point) { all.push_back(coordinates(point, statement.dims.size())); });
-    std::sort(all.begin(), all.end());
-    return all;
+    place->second = integer_points(isl::manage(set));
+    return place->second;
   }
 
   using Table = std::map<Index, Index>;
@@ -143,13 +134,10 @@ class Interpreter {
     const auto [place, fresh] = tables_.try_emplace(map.get());
     if (!fresh) return place->second;
     const unsigned dims = map.domain_tuple_dim();
-    const unsigned range = map.range_tuple_dim();
     isl_set* pairs = isl_set_flatten(map.intersect_domain(statement.domain).intersect_params(sizes_).wrap().release());
     pairs = isl_set_project_out(pairs, isl_dim_param, 0, static_cast<unsigned>(isl_set_dim(pairs, isl_dim_param)));
-    isl::manage(pairs).foreach_point([&](const isl::point& point) {
-      const Index all = coordinates(point, dims + range);
-      place->second[Index(all.begin(), all.begin() + dims)] = Index(all.begin() + dims, all.end());
-    });
+    for (const Index& all : integer_points(isl::manage(pairs)))
+      place->second.insert_or_assign(Index(all.begin(), all.begin() + dims), Index(all.begin() + dims, all.end()));
     return place->second;
   }
 
@@ -330,6 +318,7 @@ class Interpreter {
   std::map<std::string, double> scalars_;
   bool rounded_to_zero_ = false;
   isl::set sizes_;
+  mutable std::map<const Statement*, std::vector<Index>> points_;
   std::map<const void*, Table> tables_;
   std::map<const void*, isl::map> index_maps_;
 };

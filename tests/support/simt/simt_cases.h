@@ -9,15 +9,43 @@
 #include "support/simt/simt_programs.h"
 #include "support/simt/simt_window_programs.h"
 
+#include <functional>
+#include <memory>
+#include <optional>
 #include <ostream>
 #include <string>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 namespace nestor::testing {
 
+/// A tile program, or how one is made: schedules take isl a tenth of a second each, so only the test that needs one makes it.
+class MadeProgram {
+ public:
+  MadeProgram(TileProgram program) : made_(std::make_shared<Made>(Made{nullptr, std::move(program)})) {}
+  template <typename Make>
+    requires std::is_invocable_r_v<TileProgram, Make>
+  MadeProgram(Make make) : made_(std::make_shared<Made>(Made{std::move(make), {}})) {}
+
+  const TileProgram& operator*() const {
+    if (!made_->program) made_->program = made_->make();
+    return *made_->program;
+  }
+  const TileProgram* operator->() const { return &**this; }
+  operator const TileProgram&() const { return **this; }
+
+ private:
+  struct Made {
+    std::function<TileProgram()> make;
+    std::optional<TileProgram> program;
+  };
+  std::shared_ptr<Made> made_;  // by all copies of a case
+};
+
 struct SimtCase {
   std::string name;
-  TileProgram program;
+  MadeProgram program;
   Sizes sizes;
   CheckOptions options;
   int threads = 256;
@@ -28,7 +56,7 @@ inline std::ostream& operator<<(std::ostream& out, const SimtCase& c) { return o
 class CaseList {
  public:
   /// The name may repeat: cases are numbered.
-  CaseList& add(const std::string& name, TileProgram program, Sizes sizes, CheckOptions options = {}, int threads = 256) {
+  CaseList& add(const std::string& name, MadeProgram program, Sizes sizes, CheckOptions options = {}, int threads = 256) {
     cases_.push_back({name + "_" + std::to_string(cases_.size()), std::move(program), std::move(sizes), options, threads});
     return *this;
   }
@@ -197,7 +225,7 @@ inline std::vector<SimtCase> simt_cases() {
   list.add("one_pass_masked", streaming_attention_program(f32, 32, true, false, 32), {{"heads", 1}, {"s", 100}});
   list.add("one_pass_masked_f16", streaming_attention_program(f16, 64, true), {{"heads", 1}, {"s", 128}}, half);
   for (bool prefix : {false, true}) {
-    list.add(prefix ? "one_pass_mask_of_two_parts" : "one_pass_biased", scheduled_scores_program(prefix),
+    list.add(prefix ? "one_pass_mask_of_two_parts" : "one_pass_biased", [prefix] { return scheduled_scores_program(prefix); },
              {{"R", 37}, {"C", 70}, {"D", 12}, {"P", 21}});
   }
   for (int slots : {2, 3})

@@ -17,7 +17,8 @@ inline std::vector<SimtCase> tensor_cluster_cases() {
   const std::string pair = "cluster(out.io, 2)", resident = "persistent(out.io, 1)";
   std::vector<SimtCase> list;
   const auto add = [&](const std::string& name, const AttentionForm& form, const TensorSteps& steps, Sizes sizes) {
-    list.push_back({name, tensor_program(attention_nest(form), steps), std::move(sizes), form.type == bf16 ? bfloat : half});
+    list.push_back(
+        {name, [=] { return tensor_program(attention_nest(form), steps); }, std::move(sizes), form.type == bf16 ? bfloat : half});
   };
   const Sizes ragged{{"H", 1}, {"Q", 270}, {"K", 300}}, second_without_rows{{"H", 3}, {"Q", 40}, {"K", 33}};
   add("rows_of_tiles", {}, {.rows = 128, .columns = 32, .warpgroups = 1, .more = {pair}}, ragged);

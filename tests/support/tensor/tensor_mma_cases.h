@@ -24,7 +24,7 @@ inline std::vector<SimtCase> tensor_mma_cases() {
   std::vector<SimtCase> list;
   const auto add = [&](const std::string& name, const AttentionForm& form, const TensorSteps& steps, Sizes sizes,
                        CheckOptions options) {
-    list.push_back({name, tensor_program(attention_nest(form), steps), std::move(sizes), options});
+    list.push_back({name, [=] { return tensor_program(attention_nest(form), steps); }, std::move(sizes), options});
   };
   const Sizes ragged{{"H", 2}, {"Q", 70}, {"K", 100}};
   add("full", {.depth = 32}, small, ragged, half);
@@ -43,7 +43,10 @@ inline std::vector<SimtCase> tensor_mma_cases() {
   add("biased_narrow", {.depth = 16, .biased = true}, {.rows = 64, .columns = 8, .warpgroups = 1},
       {{"H", 3}, {"Q", 24}, {"K", 40}}, half);
   list.push_back({"biased_few_keys",
-                  tensor_program(fix_sizes(attention_nest({.depth = 16, .biased = true}), {{"Q", 8}, {"K", 8}}), small),
+                  [=] {
+                    const Nest nest = attention_nest({.depth = 16, .biased = true});
+                    return tensor_program(fix_sizes(nest, {{"Q", 8}, {"K", 8}}), small);
+                  },
                   {{"H", 5}},
                   half});
   add("two_row_tiles", {.depth = 72}, {.rows = 128, .columns = 32, .warpgroups = 1}, {{"H", 1}, {"Q", 129}, {"K", 40}}, half);
@@ -64,7 +67,7 @@ inline std::vector<SimtCase> tensor_mma_cases() {
   add("even_row_stride", {.depth = 32}, small, ragged, aligned);
   const auto product = [&](const std::string& name, const ProductForm& form, const ProductSteps& choice, Sizes sizes,
                            CheckOptions options) {
-    list.push_back({name, product_program(form, choice), std::move(sizes), options});
+    list.push_back({name, [=] { return product_program(form, choice); }, std::move(sizes), options});
   };
   const ProductSteps narrow{.rows = 64, .columns = 64, .depth = 32, .warpgroups = 1};
   product("product", {}, narrow, {{"M", 70}, {"N", 136}, {"K", 100}}, half);
@@ -75,8 +78,9 @@ inline std::vector<SimtCase> tensor_mma_cases() {
   product("product_even_row_stride", {}, narrow, {{"M", 64}, {"N", 76}, {"K", 36}}, aligned);
   product("product_gated", {.gated = true}, narrow, {{"M", 70}, {"N", 72}, {"K", 48}}, half);
   product("product_wide_results", {.result = f32}, narrow, {{"M", 30}, {"N", 70}, {"K", 64}}, half);
-  list.push_back(
-      {"linear", tensor_program(linear_attention_nest(ElementType::f16, 32), {.rules = {}, .columns = 32}), ragged, half});
+  list.push_back({"linear",
+                  [] { return tensor_program(linear_attention_nest(ElementType::f16, 32), {.rules = {}, .columns = 32}); },
+                  ragged, half});
   return list;
 }
 
@@ -86,24 +90,20 @@ inline std::vector<SimtCase> large_tensor_mma_cases() {
   const CheckOptions half{.tolerance = 3e-3}, bfloat{.tolerance = 2.5e-2};
   const Sizes sizes{{"H", 2}, {"Q", 250}, {"K", 300}};
   std::vector<SimtCase> list;
+  const auto add = [&](const std::string& name, const AttentionForm& form, const TensorSteps& steps,
+                       const CheckOptions& options) {
+    list.push_back({name, [=] { return tensor_program(attention_nest(form), steps); }, sizes, options});
+  };
   for (const int stages : {1, 2, 3}) {
     const std::string name = "_" + std::to_string(stages) + "_slots";
-    list.push_back(
-        {"full_128" + name, tensor_program(attention_nest({.depth = 128}), {.columns = 64, .stages = stages}), sizes, half});
-    list.push_back({"causal_128_bf16" + name,
-                    tensor_program(attention_nest({Seen::causal, bf16, bf16, 128}),
-                                   {.columns = 32, .stages = stages, .more = {"intra_warpgroup_overlap(out.io)"}}),
-                    sizes, bfloat});
-    list.push_back({"causal_64_two_row_tiles" + name,
-                    tensor_program(attention_nest({.seen = Seen::causal}),
-                                   {.columns = 64, .warpgroups = 1, .stages = stages, .more = {"a_from_registers(out.io)"}}),
-                    sizes, half});
-    list.push_back(
-        {"resident_64" + name,
-         tensor_program(attention_nest({.seen = Seen::causal}),
-                        {.stages = stages,
-                         .more = {"intra_warpgroup_overlap(out.io)", "a_from_registers(out.io)", "persistent(out.io, 1)"}}),
-         sizes, half});
+    add("full_128" + name, {.depth = 128}, {.columns = 64, .stages = stages}, half);
+    add("causal_128_bf16" + name, {Seen::causal, bf16, bf16, 128},
+        {.columns = 32, .stages = stages, .more = {"intra_warpgroup_overlap(out.io)"}}, bfloat);
+    add("causal_64_two_row_tiles" + name, {.seen = Seen::causal},
+        {.columns = 64, .warpgroups = 1, .stages = stages, .more = {"a_from_registers(out.io)"}}, half);
+    add("resident_64" + name, {.seen = Seen::causal},
+        {.stages = stages, .more = {"intra_warpgroup_overlap(out.io)", "a_from_registers(out.io)", "persistent(out.io, 1)"}},
+        half);
   }
   return list;
 }

@@ -334,7 +334,7 @@ TEST_P(EveryProgram, assembles_without_local_memory_or_spills) {
   NvptxTarget target;
   target.sm = sm;
   target.threads = test.threads;
-  if (sm < 90 && has_clusters(test.program.root)) {
+  if (sm < 90 && has_clusters(test.program->root)) {
     EXPECT_THAT([&] { compile_nvptx(test.program, target); },
                 ::testing::ThrowsMessage<UserError>(HasSubstr("step `cluster` needs compute capability 9.0")));
     return;
