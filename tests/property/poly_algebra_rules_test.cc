@@ -9,6 +9,7 @@
 #include "poly/algebra/rules/online.h"
 #include "poly/nest/nest_json.h"
 #include "support/nests/algebra_nests.h"
+#include "support/nests/chained_products.h"
 #include "support/nests/nest_interpreter.h"
 #include "support/nests/operand_nests.h"
 #include "support/nests/sample_nests.h"
@@ -60,6 +61,11 @@ std::vector<Nest> nests() {
           samples::squared_distances(),
           samples::squared_distances(ElementType::f16, " and j <= i"),
           samples::distance_attention("q"),
+          samples::quadratic_form(),
+          samples::quadratic_form({.mask = " and j <= i"}),
+          samples::quadratic_form({.type = ElementType::bf16, .mask = " and i <= j + u", .rows = "x"}),
+          samples::batched_forms(),
+          samples::products_of_four(),
           samples::recurrent_gates(),
           samples::recurrent_gates(true),
           samples::strided_convolution(3, 2, 2),

@@ -71,11 +71,7 @@ std::optional<Split> split_of(const Nest& nest, const Statement& statement, std:
   why = "it shares its loops with other statements of its definition";
   if (!alone_in_group(nest, statement.name)) return std::nullopt;
   why = "a dim of the factor has negative values";
-  const isl::set domain = domain_in(nest, statement);
-  for (const int dim : split.dims) {
-    const isl::set negative = isl::manage(isl_set_upper_bound_si(domain.copy(), isl_dim_set, static_cast<unsigned>(dim), -1));
-    if (!negative.is_empty()) return std::nullopt;
-  }
+  if (has_negative_values(nest, statement, split.dims)) return std::nullopt;
   why = "";
   return split;
 }
@@ -85,14 +81,6 @@ std::vector<RuleMatch> find(const Nest& nest) {
   return matching_statements(nest, kName, [&](const Statement& statement) {
     return split_of(nest, statement, why) ? "the computed factor of " + statement.name + " gets a temporary of its own" : "";
   });
-}
-
-/// { Statement[dims] -> name[those of `dims`] } on the statement's domain.
-isl::map onto(const Statement& statement, const std::vector<int>& dims, const std::string& name) {
-  isl_map* map = isl_map_from_domain(statement.domain.copy());
-  map = isl_map_add_dims(map, isl_dim_out, static_cast<unsigned>(dims.size()));
-  for (std::size_t k = 0; k < dims.size(); ++k) map = isl_map_equate(map, isl_dim_in, dims[k], isl_dim_out, static_cast<int>(k));
-  return isl::manage(isl_map_set_tuple_name(map, isl_dim_out, name.c_str()));
 }
 
 RuleResult apply(const Nest& nest, const std::vector<std::string>& target) {
@@ -110,7 +98,7 @@ RuleResult apply(const Nest& nest, const std::vector<std::string>& target) {
   Statement factor;
   factor.name = tensor;
   for (const int dim : split->dims) factor.dims.push_back(sum.dims[dim]);
-  const isl::map to_factor = onto(sum, split->dims, tensor);
+  const isl::map to_factor = onto_dims(sum, split->dims, tensor);
   factor.domain = isl::manage(isl_set_coalesce(isl_map_range(to_factor.copy())));
   factor.write = {tensor, isl::manage(isl_set_identity(factor.domain.copy()))};
   // The factor is the same at all points that have one image: the first of them will do.
