@@ -66,6 +66,8 @@ std::vector<Nest> nests() {
           samples::quadratic_form({.type = ElementType::bf16, .mask = " and i <= j + u", .rows = "x"}),
           samples::batched_forms(),
           samples::products_of_four(),
+          samples::chained_matrices(),
+          samples::chained_matrices(ElementType::f16, " and j <= i"),
           samples::recurrent_gates(),
           samples::recurrent_gates(true),
           samples::strided_convolution(3, 2, 2),

@@ -39,6 +39,22 @@ inline Nest quadratic_form(const QuadraticForm& form = {}) {
       .build();
 }
 
+/// out[u, k] = sum over i, j of x[u, i] m[i, j] y[j, k], a product of three matrices as one sum, with large sizes as defaults. `mask`: further
+/// conditions.
+inline Nest chained_matrices(ElementType type = ElementType::f32, const std::string& mask = "", ScalarExpr value = {}) {
+  const std::string element = "0 <= u < N and 0 <= k < K";
+  if (!value.defined()) value = wide(0, type) * wide(1, type) * wide(2, type);
+  return NestBuilder("chained_matrices", {{"N", 64}, {"I", 48}, {"J", 40}, {"K", 56}})
+      .tensor("x", TensorRole::input, {"N", "I"}, type)
+      .tensor("m", TensorRole::input, {"I", "J"}, type)
+      .tensor("y", TensorRole::input, {"J", "K"}, type)
+      .tensor("out", TensorRole::output, {"N", "K"})
+      .statement("init[u, k] : " + element, "out[u, k]", {}, number(0))
+      .statement("sum[u, k, i, j] : " + element + " and 0 <= i < I and 0 <= j < J" + mask, "out[u, k]",
+                 {"x[u, i]", "m[i, j]", "y[j, k]"}, value, ReductionOp::add)
+      .build();
+}
+
 /// out[p, u] = sum over q, t, s of x[p, q, t, s] b[q, u] c[t, u] d[s, u].
 inline Nest products_of_four(ElementType type = ElementType::f16) {
   const std::string element = "0 <= p < P and 0 <= u < U";

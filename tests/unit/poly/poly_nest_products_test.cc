@@ -5,15 +5,12 @@
 #include "poly/isl/isl_tools.h"
 #include "support/error_text.h"
 #include "support/nests/chained_products.h"
-#include "support/nests/nest_interpreter.h"
+#include "support/nests/rewritten_values.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cmath>
 #include <functional>
-#include <limits>
-#include <random>
 
 namespace nestor {
 namespace {
@@ -165,42 +162,6 @@ TEST(FactorChain, KnowsWhatTheDefinitionMultipliesFirst) {
 
 // ---- values
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity(), kNaN = std::numeric_limits<double>::quiet_NaN();
-
-bool same(double got, double want) {
-  if (std::isnan(want)) return std::isnan(got);
-  return std::isinf(want) ? got == want : std::fabs(got - want) <= 1e-9 * std::max(1.0, std::fabs(want));
-}
-
-/// Inputs of which each is special with some probability, and one of three numbers else.
-Memory some_inputs(const Nest& nest, const Sizes& sizes, std::mt19937_64& random) {
-  Memory memory = Interpreter::random_inputs(nest, sizes, 1);
-  const std::vector<double> specials{kInfinity, -kInfinity, kNaN, 0, -0.0}, numbers{1, 2, -3};
-  const unsigned rare = 2 + static_cast<unsigned>(random() % 12);
-  const bool positive = random() % 2 == 0;
-  for (auto& [name, elements] : memory) {
-    for (auto& [index, value] : elements) {
-      const bool special = random() % rare == 0;
-      value = special ? specials[random() % specials.size()] : numbers[random() % numbers.size()];
-      if (positive && !special) value = std::fabs(value);
-    }
-  }
-  return memory;
-}
-
-/// Outputs of some inputs that the second nest has otherwise.
-int differences(const Nest& before, const Nest& after, const Sizes& sizes, int inputs) {
-  std::mt19937_64 random(7);
-  int found = 0;
-  for (int k = 0; k < inputs; ++k) {
-    Memory expected = some_inputs(before, sizes, random), actual = expected;
-    Interpreter(before, sizes).run(expected);
-    Interpreter(after, sizes).run(actual);
-    for (const auto& [index, value] : expected.at("out")) found += same(actual.at("out").at(index), value) ? 0 : 1;
-  }
-  return found;
-}
-
 TEST(NestProducts, InfinitiesAndNaNStayWhereTheyAre) {
   const Sizes sizes{{"N", 4}, {"I", 3}, {"J", 2}}, batched{{"B", 2}, {"R", 3}, {"I", 3}, {"J", 2}},
       four{{"P", 2}, {"Q", 2}, {"T", 2}, {"S", 3}, {"U", 2}};
@@ -238,14 +199,12 @@ TEST(NestProducts, NumbersThatOverflowOnTheWayAreSummedUpDirectly) {
   Memory actual = expected, unguarded = expected;
   Interpreter(before, sizes).run(expected);
   Interpreter(nest, sizes).run(actual);
-  Nest mutant = nest;
-  Statement start = mutant.statement("sums_kept_init");
-  start.value = start.value.args()[1];
-  replace_statement(mutant, start);
+  const Nest mutant = with_statement(nest, "sums_kept_init", [](Statement& start) { start.value = start.value.args()[1]; });
   Interpreter(mutant, sizes).run(unguarded);
   for (std::int64_t u = 0; u < 2; ++u) {
-    EXPECT_TRUE(same(actual.at("out").at({u}), expected.at("out").at({u}))) << actual.at("out").at({u});
-    EXPECT_FALSE(same(unguarded.at("out").at({u}), expected.at("out").at({u}))) << "no guard: " << expected.at("out").at({u});
+    EXPECT_TRUE(same_value(actual.at("out").at({u}), expected.at("out").at({u}))) << actual.at("out").at({u});
+    EXPECT_FALSE(same_value(unguarded.at("out").at({u}), expected.at("out").at({u})))
+        << "no guard: " << expected.at("out").at({u});
   }
 }
 
@@ -254,11 +213,7 @@ TEST(NestProducts, WrongRewritesAreSeen) {
   const Sizes sizes{{"N", 4}, {"I", 3}, {"J", 2}};
   const Nest before = quadratic_form({.mask = " and j <= i"}), right = nested(before, {"sum", "i"});
   const auto mutant = [&](const std::string& name, const std::function<void(Statement&)>& change) {
-    Nest nest = right;
-    Statement statement = nest.statement(name);
-    change(statement);
-    replace_statement(nest, statement);
-    return differences(before, nest, sizes, 30);
+    return differences(before, with_statement(right, name, change), sizes, 30);
   };
   EXPECT_EQ(mutant("sum", [](Statement&) {}), 0);
   EXPECT_GT(mutant("sums_kept_sum", [](Statement& sum) { sum.value = number(0); }), 0) << "no direct sum";

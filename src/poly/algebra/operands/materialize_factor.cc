@@ -16,6 +16,7 @@
 
 #include "poly/algebra/rules/rule_list.h"
 #include "poly/algebra/values/builders.h"
+#include "poly/algebra/values/dims_view.h"
 #include "poly/algebra/values/nest_edit.h"
 #include "poly/algebra/values/polynomial.h"
 #include "poly/isl/isl_tools.h"
@@ -91,26 +92,18 @@ RuleResult apply(const Nest& nest, const std::vector<std::string>& target) {
   if (!split) refuse_rule(kName, name, why);
   const std::string tensor = fresh_name(nest, sum.write.tensor + "_factor");
   Nest result = nest;
-  Tensor storage{tensor, ElementType::f32, TensorRole::temporary, {}, {}};
-  for (const int dim : split->dims) storage.shape.push_back(extent_of(nest, sum.domain, dim));
-  result.tensors.push_back(storage);
-
-  Statement factor;
-  factor.name = tensor;
-  for (const int dim : split->dims) factor.dims.push_back(sum.dims[dim]);
-  const isl::map to_factor = onto_dims(sum, split->dims, tensor);
-  factor.domain = isl::manage(isl_set_coalesce(isl_map_range(to_factor.copy())));
+  const DimsView view(sum, split->dims);
+  result.tensors.push_back(view.tensor(nest, tensor));
+  Statement factor = view.over(tensor);
   factor.write = {tensor, isl::manage(isl_set_identity(factor.domain.copy()))};
   // The factor is the same at all points that have one image: the first of them will do.
-  const isl::map to_sum = isl::manage(isl_map_lexmin(isl_map_reverse(to_factor.copy())));
-  factor.value = import_value(factor, sum, to_sum, sum.value.args()[split->factor]);
+  factor.value = import_value(factor, sum, view.to_statement(factor), sum.value.args()[split->factor]);
   insert_statement(result, group_begin(result, name), factor);
 
   Statement& rest =
       *std::find_if(result.statements.begin(), result.statements.end(), [&](const Statement& s) { return s.name == name; });
   // Without the bounds of dims that the factor does not follow.
-  const isl::map read = isl::manage(isl_map_gist_domain(to_factor.copy(), sum.domain.copy()));
-  const ScalarExpr stored = ScalarExpr::read(add_read(rest, {tensor, read}), ElementType::f32);
+  const ScalarExpr stored = ScalarExpr::read(add_read(rest, {tensor, view.element(tensor)}), ElementType::f32);
   const ScalarExpr element = sum.value.args()[1 - split->factor];
   rest.value = split->factor == 0 ? build::mul(stored, element) : build::mul(element, stored);
   compact(rest);

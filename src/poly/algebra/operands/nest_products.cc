@@ -28,10 +28,10 @@
 #include "poly/algebra/operands/half_products.h"
 #include "poly/algebra/rules/rule_list.h"
 #include "poly/algebra/values/builders.h"
+#include "poly/algebra/values/dims_view.h"
 #include "poly/algebra/values/factor_chain.h"
 #include "poly/algebra/values/nest_edit.h"
 #include "poly/algebra/values/polynomial.h"
-#include "poly/isl/isl_tools.h"
 #include "support/error.h"
 
 namespace nestor {
@@ -68,15 +68,6 @@ bool multiplies_matrices(const Statement& sum, const SumNesting& nesting) {
          std::all_of(nesting.outer.begin(), nesting.outer.end(), [&](int dim) { return follows(a, dim) || follows(b, dim); });
 }
 
-/// Elements of the inner sums' results where sizes have their defaults.
-double elements_of(const Nest& nest, const Statement& sum, const std::vector<int>& dims) {
-  Sizes sizes;
-  for (const SizeParam& size : nest.sizes) sizes[size.name] = size.default_value;
-  double elements = 1;
-  for (const int dim : dims) elements *= static_cast<double>(evaluate_at(extent_of(nest, sum.domain, dim), sizes));
-  return elements;
-}
-
 /// Those that apply, the one with the smallest temporary first, of equal ones one that multiplies as the definition does. Sets `why` where there is
 /// none.
 std::vector<SumNesting> nestings_for_products(const Nest& nest, const Statement& sum, std::string& why) {
@@ -92,28 +83,23 @@ std::vector<SumNesting> nestings_for_products(const Nest& nest, const Statement&
   if (nestings.empty()) return {};
   why = "";
   std::stable_sort(nestings.begin(), nestings.end(), [&](const SumNesting& a, const SumNesting& b) {
-    return std::pair(elements_of(nest, sum, a.outer), a.regroups) < std::pair(elements_of(nest, sum, b.outer), b.regroups);
+    return std::pair(default_points(nest, sum, a.outer), a.regroups) < std::pair(default_points(nest, sum, b.outer), b.regroups);
   });
   return nestings;
-}
-
-std::vector<std::string> names_of(const Statement& sum, const std::vector<int>& dims) {
-  std::vector<std::string> names;
-  for (const int dim : dims) names.push_back(sum.dims[static_cast<std::size_t>(dim)]);
-  return names;
 }
 
 class Nesting {
  public:
   Nesting(const Nest& nest, const Statement& sum, SumNesting nesting)
-      : result_(nest), sum_(sum), nesting_(std::move(nesting)), name_(sum.write.tensor) {}
+      : result_(nest), sum_(sum), nesting_(std::move(nesting)), results_(sum_, nesting_.outer) {}
 
   Nest apply() {
     const std::string product = add_tensor("_inner"), value = add_tensor("_valued"), kept = add_tensor("_kept");
     Statement start = over_results(product + "_init", product);
     start.value = build::number(0);
     insert(start);
-    add_sum(product + "_sum", product, product_in_order(nesting_.inside));
+    Statement inner = inner_sum(sum_, nesting_);
+    add_sum(inner, product);
 
     Statement valued = over_results(value, value);
     valued.value = value_of(valued, product);
@@ -124,13 +110,13 @@ class Nesting {
     begin.value = build::select(at_most(begun, kLargestFloat), begun, build::number(0));
     insert(begin);
     Statement direct = sum_;
-    const ScalarExpr seen = read_of(direct, value, seen_by_sum(value));
+    const ScalarExpr seen = read_of(direct, value, results_.element(value));
     direct.value = build::select(at_most(seen, kLargestFloat), build::number(0), sum_.value);
-    add_sum(direct, kept + "_sum", kept);
+    add_sum(direct, kept);
 
-    Statement outer = over_results(sum_.name, kept);
-    outer.value = read_of(outer, kept, outer.write.relation);
-    outer.write = {sum_.write.tensor, seen_by_results(outer, sum_.write.relation)};
+    Statement outer = results_.over(sum_.name);
+    outer.write = {sum_.write.tensor, results_.seen_by(outer, sum_.write.relation)};
+    outer.value = read_of(outer, kept, isl::manage(isl_set_identity(outer.domain.copy())));
     outer.reduction = ReductionOp::add;
     outer.group = result_.statement(sum_.name).group;
     replace_statement(result_, outer);
@@ -138,35 +124,16 @@ class Nesting {
   }
 
  private:
-  /// A temporary with an element for each point of the other dims.
   std::string add_tensor(const std::string& suffix) {
-    Tensor tensor{fresh_name(result_, name_ + suffix), ElementType::f32, TensorRole::temporary, {}, {}};
-    for (const int dim : nesting_.outer) tensor.shape.push_back(extent_of(result_, sum_.domain, dim));
-    result_.tensors.push_back(tensor);
-    return tensor.name;
+    result_.tensors.push_back(results_.tensor(result_, fresh_name(result_, sum_.write.tensor + suffix)));
+    return result_.tensors.back().name;
   }
 
-  /// A statement over the points of the other dims, which writes their elements of the tensor.
+  /// A statement that writes each element of the tensor.
   Statement over_results(const std::string& name, const std::string& tensor) const {
-    Statement result;
-    result.name = result_.find_tensor(name) != nullptr || name == sum_.name ? name : fresh_name(result_, name);
-    result.dims = names_of(sum_, nesting_.outer);
-    result.domain = isl::manage(isl_set_coalesce(isl_map_range(onto_dims(sum_, nesting_.outer, result.name).release())));
+    Statement result = results_.over(name == tensor ? name : fresh_name(result_, name));
     result.write = {tensor, isl::manage(isl_set_identity(result.domain.copy())).set_range_tuple(tensor)};
     return result;
-  }
-
-  /// { Results -> Sum }: the first of the points of the sum with such other dims.
-  isl::map to_sum(const Statement& results) const {
-    return isl::manage(isl_map_lexmin(isl_map_reverse(onto_dims(sum_, nesting_.outer, results.name).release())));
-  }
-
-  isl::map seen_by_results(const Statement& results, const isl::map& access) const {
-    return to_sum(results).apply_range(access).gist_domain(results.domain).coalesce();
-  }
-
-  isl::map seen_by_sum(const std::string& tensor) const {
-    return onto_dims(sum_, nesting_.outer, tensor).gist_domain(sum_.domain);
   }
 
   static ScalarExpr read_of(Statement& statement, const std::string& tensor, const isl::map& relation) {
@@ -178,7 +145,7 @@ class Nesting {
     std::vector<ScalarExpr> factors{read_of(valued, product, valued.write.relation)};
     std::vector<ScalarExpr> tests;
     for (const ScalarExpr& factor : nesting_.outside) {
-      factors.push_back(import_value(valued, sum_, to_sum(valued), factor));
+      factors.push_back(import_value(valued, sum_, results_.to_statement(valued), factor));
       const bool small = range_of(result_, sum_, factor).magnitude() <= kMostRegrouped;
       if (nesting_.regroups && !small) tests.push_back(at_most(factors.back(), kMostRegrouped));
     }
@@ -188,18 +155,12 @@ class Nesting {
     return value;
   }
 
-  /// The sum's points, with another value and result.
-  void add_sum(const Statement& like, const std::string& name, const std::string& tensor) {
-    Statement sum = renamed(like, fresh_name(result_, name));
-    sum.write = {tensor, seen_by_sum(tensor).set_domain_tuple(sum.name)};
+  /// The points of the sum, with the value of `like` and what it reads, into the tensor.
+  void add_sum(const Statement& like, const std::string& tensor) {
+    Statement sum = renamed(like, fresh_name(result_, tensor + "_sum"));
+    sum.write = {tensor, results_.element(tensor).set_domain_tuple(sum.name)};
     compact(sum);
     insert(sum);
-  }
-
-  void add_sum(const std::string& name, const std::string& tensor, const ScalarExpr& value) {
-    Statement like = sum_;
-    like.value = value;
-    add_sum(like, name, tensor);
   }
 
   void insert(const Statement& statement) { insert_statement(result_, group_begin(result_, sum_.name), statement); }
@@ -207,7 +168,7 @@ class Nesting {
   Nest result_;
   const Statement sum_;
   const SumNesting nesting_;
-  const std::string name_;
+  const DimsView results_;  ///< points of the other dims, of which each has an inner sum
 };
 
 std::vector<RuleMatch> find(const Nest& nest) {
@@ -215,7 +176,7 @@ std::vector<RuleMatch> find(const Nest& nest) {
   for (const Statement& statement : nest.statements) {
     std::string why;
     for (const SumNesting& nesting : nestings_for_products(nest, statement, why)) {
-      const std::vector<std::string> inner = names_of(statement, nesting.inner);
+      const std::vector<std::string> inner = DimsView(statement, nesting.inner).names();
       RuleMatch match{kName,
                       {statement.name},
                       fmt::format("{} adds up a product of matrices over {} by itself", statement.name, fmt::join(inner, ", "))};
@@ -231,12 +192,10 @@ RuleResult apply(const Nest& nest, const std::vector<std::string>& target) {
   const std::string name = statement_argument(nest, kName, {target.front()}, 1);
   const Statement& sum = nest.statement(name);
   std::string why;
-  std::set<std::string> dims(target.begin() + 1, target.end());
   for (const SumNesting& nesting : nestings_for_products(nest, sum, why)) {
-    const std::vector<std::string> inner = names_of(sum, nesting.inner);
-    if (dims == std::set<std::string>(inner.begin(), inner.end())) return {Nesting(nest, sum, nesting).apply(), {}, false};
+    if (are_dims(sum, nesting.inner, target)) return {Nesting(nest, sum, nesting).apply(), {}, false};
   }
-  if (why.empty()) why = fmt::format("no two of its factors alone follow {}", fmt::join(dims, ", "));
+  if (why.empty()) why = fmt::format("no two of its factors alone follow {}", fmt::join(target.begin() + 1, target.end(), ", "));
   refuse_rule(kName, name, why);
 }
 

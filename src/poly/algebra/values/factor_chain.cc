@@ -3,10 +3,16 @@
 
 #include "poly/algebra/values/builders.h"
 #include "poly/algebra/values/nest_edit.h"
+#include "poly/nest/nest_sets.h"
+
+#include <isl/point.h>
+#include <isl/set.h>
+#include <isl/val.h>
 
 #include <algorithm>
 #include <cstddef>
-#include <functional>
+#include <set>
+#include <string>
 
 namespace nestor {
 namespace {
@@ -30,6 +36,29 @@ bool multiplies_first(const ScalarExpr& value, const std::vector<ScalarExpr>& fa
 
 bool follows_any(const Statement& sum, const ScalarExpr& factor, const std::vector<int>& dims) {
   return std::any_of(dims.begin(), dims.end(), [&](int dim) { return varies_along(sum, factor, dim); });
+}
+
+/// Sizes that the nest is defined for: defaults, unless others are fixed.
+Sizes usual_sizes(const Nest& nest) {
+  Sizes sizes;
+  isl::set context = full_context(nest);
+  for (const SizeParam& size : nest.sizes) {
+    const int place = isl_set_find_dim_by_name(context.get(), isl_dim_param, size.name.c_str());
+    sizes[size.name] = size.default_value;
+    if (place < 0) continue;
+    const auto at = static_cast<unsigned>(place);
+    const isl::set fixed = isl::manage(isl_set_fix_si(context.copy(), isl_dim_param, at, static_cast<int>(size.default_value)));
+    if (!fixed.is_empty()) {
+      context = fixed;
+      continue;
+    }
+    isl_point* point = isl_set_sample_point(context.copy());
+    const isl::val value = isl::manage(isl_point_get_coordinate_val(point, isl_dim_param, place));
+    isl_point_free(point);
+    sizes[size.name] = isl_val_get_num_si(value.get());
+    context = isl::manage(isl_set_fix_val(context.release(), isl_dim_param, at, isl_val_copy(value.get())));
+  }
+  return sizes;
 }
 
 }  // namespace
@@ -79,6 +108,19 @@ std::vector<SumNesting> nestings_of(const Statement& sum) {
   std::stable_sort(found.begin(), found.end(),
                    [](const SumNesting& a, const SumNesting& b) { return a.inner.size() < b.inner.size(); });
   return found;
+}
+
+double default_points(const Nest& nest, const Statement& statement, const std::vector<int>& dims) {
+  const Sizes sizes = usual_sizes(nest);
+  double points = 1;
+  for (const int dim : dims) points *= static_cast<double>(evaluate_at(extent_of(nest, statement.domain, dim), sizes));
+  return points;
+}
+
+bool are_dims(const Statement& statement, const std::vector<int>& dims, const std::vector<std::string>& target) {
+  std::set<std::string> names;
+  for (const int dim : dims) names.insert(statement.dims[static_cast<std::size_t>(dim)]);
+  return names == std::set<std::string>(target.begin() + 1, target.end());
 }
 
 }  // namespace nestor

@@ -25,4 +25,10 @@ struct SumNesting {
 /// first; empty: the statement is no sum of products in f32, or has none.
 std::vector<SumNesting> nestings_of(const Statement& sum);
 
+/// Points along some dims of the statement, where sizes have their defaults: the product of the dims' extents.
+double default_points(const Nest& nest, const Statement& statement, const std::vector<int>& dims);
+
+/// Are the dims of the statement those that a rule's target names behind the statement, in any order?
+bool are_dims(const Statement& statement, const std::vector<int>& dims, const std::vector<std::string>& target);
+
 }  // namespace nestor
