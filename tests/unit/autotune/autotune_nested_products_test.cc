@@ -98,6 +98,23 @@ TEST(NestedProductsSpace, SumsOnLanesStayWhereOthersAreProducts) {
   EXPECT_FALSE(all.nests(0));
 }
 
+TEST(NestedProductsSpace, BatchesAndMoreFactorsAreRight) {
+  expect_right(batched_forms(), {{"B", 16}, {"R", 1024}, {"I", 512}, {"J", 512}}, {{"B", 2}, {"R", 37}, {"I", 24}, {"J", 40}}, 1);
+  expect_right(products_of_four(), {{"P", 128}, {"Q", 32}, {"T", 32}, {"S", 64}, {"U", 64}},
+               {{"P", 3}, {"Q", 3}, {"T", 5}, {"S", 24}, {"U", 16}}, 1, false);
+}
+
+TEST(NestedProductsSpace, TrianglesAreRight) {
+  for (const std::string mask : {" and j <= i", " and i + j < I"}) {
+    Guesses all(quadratic_form({.mask = mask}), {{"N", 4096}, {"I", 512}, {"J", 512}});
+    const TileProgram program = all.program(0);
+    EXPECT_EQ(testing::run_emulated(compile_nvptx(program, {}), build_tile_program(all.schedules.base({})),
+                                    {{"N", 5}, {"I", 24}, {"J", 24}}, {.tolerance = 4e-3}, {1}),
+              "")
+        << mask << (all.nests(0) ? " nested" : "");
+  }
+}
+
 /// Rows of y, of x and of m with one or some special values, against the oracle of the definition.
 TEST(NestedProductsSpace, InfinitiesAndNaNStayWhereTheyAre) {
   const Nest nest = quadratic_form();
@@ -131,6 +148,47 @@ TEST(NestedProductsSpace, InfinitiesAndNaNStayWhereTheyAre) {
   EXPECT_GT(count([](double value) { return value == kInfinity; }), 5);
   EXPECT_GT(count([](double value) { return value == -kInfinity; }), 3);
   EXPECT_GT(count([](double value) { return std::isfinite(value); }), 10);
+}
+
+/// A product of three matrices as one sum, on hosts: N^3 terms, and infinities where the definition has them.
+TEST(NestedSumsSpace, HostsTakeInnerSumsOnce) {
+  const Nest nest = chained_matrices();
+  const Sizes large{{"N", 64}, {"I", 48}, {"J", 40}, {"K", 56}};
+  BaseSchedules schedules(nest_for_tuning(nest, complete_sizes(nest, large)));
+  SpaceLimits limits;
+  limits.threads = 2;
+  const auto space = make_nest_space(schedules, complete_sizes(nest, large), limits);
+  const std::vector<Point> points = space->defaults();
+  testing::NestInputs inputs{{{"N", 7}, {"I", 5}, {"J", 9}, {"K", 6}}, {}, {}};
+  std::mt19937 random(5);
+  const auto fill = [&](const char* tensor, std::int64_t elements) {
+    for (std::int64_t k = 0; k < elements; ++k) inputs.tensors[tensor].push_back(1 + static_cast<double>(random() % 3));
+  };
+  fill("x", 7 * 5);
+  fill("m", 5 * 9);
+  fill("y", 9 * 6);
+  inputs.tensors["y"][8] = kInfinity;    // of one sign
+  inputs.tensors["y"][15] = -kInfinity;  // beside a 0
+  inputs.tensors["m"][9 + 2] = 0;
+  inputs.tensors["y"][22] = kInfinity;  // beside both signs
+  inputs.tensors["m"][2 * 9 + 3] = -5;
+  inputs.tensors["x"][6] = kNaN;
+  const std::vector<double> want = testing::run_oracle(nest, inputs, false).at("out");
+  EXPECT_GT(std::count_if(want.begin(), want.end(), [](double value) { return std::isnan(value); }), 5);
+  EXPECT_GT(std::count(want.begin(), want.end(), kInfinity), 3);
+  int nested = 0;
+  for (std::size_t k = 0; k < std::min<std::size_t>(points.size(), 4); ++k) {
+    const NamedValues values = named_values(*space, points[k]);
+    nested += value_or(values, "rule.nest_sums", 0) == 1 ? 1 : 0;
+    const Candidate candidate = space->candidate(points[k]);
+    ASSERT_EQ(candidate.infeasible, "");
+    const Schedule schedule = schedules.replay(candidate.steps);
+    const TileProgram program = build_tile_program(schedule);
+    EXPECT_EQ(prove_program(program, schedule).verdict, ProofVerdict::proved);
+    EXPECT_EQ(testing::special_difference(testing::run_host(program, inputs, {"x86-64-v2", "", 16, 16}).at("out"), want), "")
+        << k;
+  }
+  EXPECT_GT(nested, 2);
 }
 
 }  // namespace
