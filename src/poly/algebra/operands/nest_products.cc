@@ -176,12 +176,10 @@ std::vector<RuleMatch> find(const Nest& nest) {
   for (const Statement& statement : nest.statements) {
     std::string why;
     for (const SumNesting& nesting : nestings_for_products(nest, statement, why)) {
-      const std::vector<std::string> inner = DimsView(statement, nesting.inner).names();
-      RuleMatch match{kName,
-                      {statement.name},
-                      fmt::format("{} adds up a product of matrices over {} by itself", statement.name, fmt::join(inner, ", "))};
-      match.target.insert(match.target.end(), inner.begin(), inner.end());
-      matches.push_back(std::move(match));
+      const std::vector<std::string> target = target_of_dims(statement, nesting.inner);
+      matches.push_back({kName, target,
+                         fmt::format("{} adds up a product of matrices over {} by itself", statement.name,
+                                     fmt::join(target.begin() + 1, target.end(), ", "))});
     }
   }
   return matches;

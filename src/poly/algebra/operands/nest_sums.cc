@@ -176,13 +176,10 @@ std::vector<RuleMatch> find(const Nest& nest) {
     std::string why;
     for (const Shared& shared : shared_sums(nest, statement, why)) {
       if (shared.gain < kLeastGain) continue;
-      const std::vector<std::string> inner = DimsView(statement, shared.nesting.inner).names();
-      RuleMatch match{kName,
-                      {statement.name},
-                      fmt::format("{} adds up over {} once for several results: {:.0f} times fewer terms", statement.name,
-                                  fmt::join(inner, ", "), shared.gain)};
-      match.target.insert(match.target.end(), inner.begin(), inner.end());
-      matches.push_back(std::move(match));
+      const std::vector<std::string> target = target_of_dims(statement, shared.nesting.inner);
+      matches.push_back({kName, target,
+                         fmt::format("{} adds up over {} once for several results: {:.0f} times fewer terms", statement.name,
+                                     fmt::join(target.begin() + 1, target.end(), ", "), shared.gain)});
     }
   }
   return matches;

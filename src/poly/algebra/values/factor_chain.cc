@@ -117,10 +117,15 @@ double default_points(const Nest& nest, const Statement& statement, const std::v
   return points;
 }
 
+std::vector<std::string> target_of_dims(const Statement& statement, const std::vector<int>& dims) {
+  std::vector<std::string> target{statement.name};
+  for (const int dim : dims) target.push_back(statement.dims[static_cast<std::size_t>(dim)]);
+  return target;
+}
+
 bool are_dims(const Statement& statement, const std::vector<int>& dims, const std::vector<std::string>& target) {
-  std::set<std::string> names;
-  for (const int dim : dims) names.insert(statement.dims[static_cast<std::size_t>(dim)]);
-  return names == std::set<std::string>(target.begin() + 1, target.end());
+  const std::vector<std::string> names = target_of_dims(statement, dims);
+  return std::set<std::string>(names.begin() + 1, names.end()) == std::set<std::string>(target.begin() + 1, target.end());
 }
 
 }  // namespace nestor

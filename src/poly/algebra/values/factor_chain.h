@@ -28,6 +28,9 @@ std::vector<SumNesting> nestings_of(const Statement& sum);
 /// Points along some dims of the statement, where sizes have their defaults: the product of the dims' extents.
 double default_points(const Nest& nest, const Statement& statement, const std::vector<int>& dims);
 
+/// A rule's target: the statement, and dims of it by their names.
+std::vector<std::string> target_of_dims(const Statement& statement, const std::vector<int>& dims);
+
 /// Are the dims of the statement those that a rule's target names behind the statement, in any order?
 bool are_dims(const Statement& statement, const std::vector<int>& dims, const std::vector<std::string>& target);
 
