@@ -10,6 +10,7 @@
 #include "poly/nest/nest_json.h"
 #include "support/nests/added_convolutions.h"
 #include "support/nests/algebra_nests.h"
+#include "support/nests/chained_products.h"
 #include "support/nests/nest_interpreter.h"
 #include "support/nests/operand_nests.h"
 #include "support/nests/sample_nests.h"
@@ -66,6 +67,13 @@ const std::vector<Nest>& nests() {
                                         samples::added_convolutions({.tiny = true}),
                                         samples::added_convolutions(
                                             {.gates = 2, .third = true, .second_taps = "t, s", .channels = "K", .tiny = true}),
+                                        samples::quadratic_form(),
+                                        samples::quadratic_form({.mask = " and j <= i"}),
+                                        samples::quadratic_form({.type = ElementType::bf16, .mask = " and i <= j + u", .rows = "x"}),
+                                        samples::batched_forms(),
+                                        samples::products_of_four(),
+                                        samples::chained_matrices(),
+                                        samples::chained_matrices(ElementType::f16, " and j <= i"),
                                         samples::strided_convolution(3, 2, 2),
                                         samples::patches(2),
                                         samples::product_of_rows(),

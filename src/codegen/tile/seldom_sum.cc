@@ -34,10 +34,11 @@ bool sums_seldom(const Statement& statement) {
     reads = true;
     fits = fits && of_result(node);
   });
-  sum->term.visit([&](const ScalarExpr& node) {
-    if (node.op() == ScalarOp::read) fits = fits && size_in_bytes(node.type()) == 2;
-  });
-  return reads && fits;
+  // Operands of products are among what it reads.
+  bool halves = false;
+  sum->term.visit(
+      [&](const ScalarExpr& node) { halves = halves || (node.op() == ScalarOp::read && size_in_bytes(node.type()) == 2); });
+  return reads && fits && halves;
 }
 
 }  // namespace nestor

@@ -17,7 +17,7 @@ struct SeldomSum {
 /// The parts of a value of f32 that is added up; nullopt: it has another form.
 std::optional<SeldomSum> seldom_sum_of(const ScalarExpr& value, std::optional<ReductionOp> reduction);
 
-/// Is the statement such a sum over 16-bit tensors, whose condition reads f32 values of one for each of its results?
+/// Is the statement such a sum over 16-bit tensors, and others beside them, whose condition reads f32 values of one for each of its results?
 bool sums_seldom(const Statement& statement);
 
 }  // namespace nestor

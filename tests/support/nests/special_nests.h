@@ -13,6 +13,7 @@
 
 #include "poly/algebra/values/nest_edit.h"
 #include "support/nests/algebra_nests.h"
+#include "support/nests/chained_products.h"
 #include "support/nests/nest_interpreter.h"
 #include "support/nests/sample_nests.h"
 
@@ -36,9 +37,6 @@ class Dice {
 
 inline constexpr double kFarthest = std::numeric_limits<float>::max();
 
-inline ScalarExpr wide(int ordinal, ElementType type) {
-  return type == ElementType::f32 ? read(ordinal) : ScalarExpr::cast(ElementType::f32, read(ordinal, type));
-}
 inline ScalarExpr narrowed(ElementType type, const ScalarExpr& value) {
   return type == ElementType::f32 ? value : ScalarExpr::cast(type, value);
 }
@@ -278,8 +276,25 @@ inline Nest some_distances(Dice& dice) {
   return nest.build();
 }
 
+/// Sums of products of three factors and more.
+inline Nest some_chain(Dice& dice) {
+  const ElementType type = dice.of<ElementType>({ElementType::f16, ElementType::bf16, ElementType::f32});
+  const ScalarExpr x = wide(0, type), m = wide(1, type), y = wide(2, type);
+  switch (dice.below(4)) {
+    case 0:
+      return batched_forms(type);
+    case 1:
+      return chained_matrices(type);
+    default:
+      return quadratic_form({.type = type,
+                             .mask = dice.of<std::string>({"", " and j <= i", " and i <= j + u", " and i + j < I"}),
+                             .rows = dice.of<std::string>({"x", "y"}),
+                             .value = dice.of<ScalarExpr>({x * m * y, x * (m * y), x * y * m, number(-0.5) * y * m * x})});
+  }
+}
+
 inline Nest some_nest(Dice& dice) {
-  switch (dice.below(10)) {
+  switch (dice.below(11)) {
     case 0:
       if (dice.chance(0.4)) return channel_norm(dice.chance(0.5) ? "S" : "3");
       return dice.chance(0.5) ? row_norm() : late_division_norm(dice.chance(0.5) ? TensorRole::output : TensorRole::temporary);
@@ -292,6 +307,8 @@ inline Nest some_nest(Dice& dice) {
       return some_weighted_sum(dice);
     case 5:
       return some_distances(dice);
+    case 6:
+      return some_chain(dice);
     default:
       return some_softmax(dice);
   }
@@ -303,6 +320,7 @@ inline Memory special_inputs(const Nest& nest, const Sizes& sizes, Dice& dice, c
   Memory memory = Interpreter::random_inputs(nest, sizes, dice.seed());
   const double inf = infinity(), nan = std::numeric_limits<double>::quiet_NaN();
   const double rate = dice.of<double>({0, 0.05, 0.3, 0.7});
+  const bool chain = std::set<std::string>{"quadratic_form", "batched_forms", "chained_matrices"}.contains(nest.op);
   const bool multiplies = std::any_of(nest.statements.begin(), nest.statements.end(),
                                       [](const Statement& statement) { return statement.reduction == ReductionOp::mul; });
   for (auto& [name, elements] : memory) {
@@ -312,7 +330,7 @@ inline Memory special_inputs(const Nest& nest, const Sizes& sizes, Dice& dice, c
     if (nest.op == "quotients") specials = {0, -0.0, 1e30, -1e30, 1e-40, 1e-20, kFarthest};
     const bool masked = finite.contains(name);
     // Finite in 16 bits too; and products of terms overflow in no order.
-    if ((masked && nest.tensor(name).type == ElementType::f16) || multiplies) specials = {0, -0.0, 1e4, -1e4, 1e-4};
+    if ((masked && nest.tensor(name).type == ElementType::f16) || multiplies || chain) specials = {0, -0.0, 1e4, -1e4, 1e-4};
     if (!masked) specials.insert(specials.end(), {inf, -inf, -inf, nan});
     const double same = dice.of(specials);
     const std::int64_t special_row = dice.chance(0.3) ? dice.below(4) : -1;

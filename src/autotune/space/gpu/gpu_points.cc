@@ -200,10 +200,12 @@ bool add_parts_of_tiles(const GpuPointSource& source, const std::set<std::string
   const bool cuts = std::find(source.split_axes.begin(), source.split_axes.end(), source.columns) != source.split_axes.end();
   const std::vector<Axis>&usual = source.variants.at({source.usual_rules}).structure.axes,
         &axes_now = source.variants.at({rules}).structure.axes;
-  const auto column = static_cast<std::size_t>(source.columns);
-  if (!cuts || column >= axes_now.size() || axes_now[column].name != usual[column].name) return false;
+  if (!cuts) return false;
+  const int split = source.variants.axis_after(rules, source.usual_rules, source.columns);
+  const auto column = static_cast<std::size_t>(split);
+  if (column >= axes_now.size() || axes_now[column].name != usual[static_cast<std::size_t>(source.columns)].name) return false;
   const auto axes_of = [&](std::int64_t columns) -> std::optional<TensorAxes> {
-    const RuleVariant& variant = source.variants.at({rules, source.columns, 0, 1, columns});
+    const RuleVariant& variant = source.variants.at({rules, split, 0, 1, columns});
     const FusionGroup& group = source.variants.heaviest(variant, Fusion::maximal, true);
     if (!group.tile_is_part) return std::nullopt;
     const Nest& nest = source.variants.nest(variant);

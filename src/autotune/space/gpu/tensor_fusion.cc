@@ -9,6 +9,7 @@
 #include "poly/algebra/values/nest_edit.h"
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <set>
 #include <string>
@@ -100,19 +101,26 @@ bool has_place(RuleVariants& variants, const RuleVariant& variant, Fusion fusion
          !reads_stored_sums(variants.nest(variant), variant.structure, group);
 }
 
-/// Multiplications of products of matrices in groups that no tensor cores take.
-double points_on_lanes(RuleVariants& variants, const RuleVariant& variant, Fusion fusion, const GpuLimits& limits) {
+/// Points of the statements for which `counts` holds, in groups that no tensor cores take.
+double points_on_lanes(RuleVariants& variants, const RuleVariant& variant, Fusion fusion, const GpuLimits& limits,
+                       const std::function<bool(const Statement&)>& counts = multiplies_matrices) {
   const Nest& nest = variants.nest(variant);
   double points = 0;
   for (const FusionGroup& group : variants.fusion_groups(variant, fusion)) {
     if (takes_products(tensor_axes_of(variants, variant, group, limits.sm), limits)) continue;
     for (const int u : group.loop_groups) {
       const LoopGroup& loop_group = variant.structure.loop_groups[static_cast<std::size_t>(u)];
-      for (const std::string& name : loop_group.statements)
-        points += multiplies_matrices(nest.statement(name)) ? loop_group.points : 0;
+      for (const std::string& name : loop_group.statements) points += counts(nest.statement(name)) ? loop_group.points : 0;
     }
   }
   return points;
+}
+
+/// Terms of sums in groups that no tensor cores take.
+double terms_on_lanes(RuleVariants& variants, const std::set<std::string>& rules, const GpuLimits& limits) {
+  const RuleVariant& variant = variants.at({rules});
+  return points_on_lanes(variants, variant, fusion_for_tensor_cores(variants, variant, limits), limits,
+                         [](const Statement& statement) { return statement.reduction == ReductionOp::add; });
 }
 
 /// Of the rows and terms of a usual tile, what sums fill.
@@ -194,6 +202,17 @@ std::set<std::string> rules_for_tensor_cores(RuleVariants& variants, const std::
     const bool all = sums_many_terms(variant.structure) && has_place(variants, variant, fusion, limits) &&
                      points_on_lanes(variants, variant, fusion, limits) == 0;
     return all ? rules : rules_for_tensor_cores(variants, default_rules, others, limits);
+  }
+  // Products within sums of more factors, where those would stay on lanes otherwise.
+  if (for_products.contains(kNestingRule)) {
+    std::set<std::string> nested = default_rules, others = for_products;
+    nested.insert(kNestingRule);
+    others.erase(kNestingRule);
+    const std::set<std::string> plain = rules_for_tensor_cores(variants, default_rules, others, limits),
+                                rules = rules_for_tensor_cores(variants, nested, others, limits);
+    const RuleVariant& variant = variants.at({rules});
+    const bool place = has_place(variants, variant, fusion_for_tensor_cores(variants, variant, limits), limits);
+    return place && terms_on_lanes(variants, rules, limits) < terms_on_lanes(variants, plain, limits) / 2 ? rules : plain;
   }
   // What no tensor copy can read is copied wherever it is read.
   std::set<std::string> usual = default_rules;
@@ -278,7 +297,7 @@ std::vector<std::set<std::string>> rules_for_fuller_tiles(RuleVariants& variants
                                                           const std::set<std::string>& for_products, const GpuLimits& limits) {
   std::set<std::string> more = rules;
   for (const std::string& rule : for_products) {
-    if (!multiplies_zeros(rule) && rule != kSkippingRule && rule != kOrderingRule) more.insert(rule);
+    if (!multiplies_zeros(rule) && rule != kSkippingRule && rule != kOrderingRule && rule != kNestingRule) more.insert(rule);
   }
   more.erase(kSkippingRule);
   std::vector<std::set<std::string>> choices{rules};

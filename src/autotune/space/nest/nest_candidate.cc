@@ -54,6 +54,7 @@ RuleChoice NestCandidate::rule_choice() const {
   } else if (sums && choice.split == facts_.terms) {
     choice.multiple = tensor_.depth;
   }
+  if (choice.split >= 0) choice.split = variants_.axis_after(choice.rules, facts_.usual_rules, choice.split);
   return choice;
 }
 

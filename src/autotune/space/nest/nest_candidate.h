@@ -21,6 +21,7 @@ struct CandidateFacts {
   const Sizes& sizes;
   const SpaceLimits& limits;
   const std::vector<std::string>& rules;         ///< of parameters "rule.NAME"
+  const std::set<std::string>& usual_rules;      ///< those of `rules` after which axes are numbered
   const std::set<std::string>& may_stay_behind;  ///< leads of rule online whose extremum may stay behind
   double scalar_floor_ms = 0;                    ///< of candidates that leave the tensor cores alone, where those could be used
   int columns = -1, terms = -1;  ///< axes of their columns and terms then, as the usual rules number them; -1: none

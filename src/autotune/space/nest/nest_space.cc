@@ -224,8 +224,8 @@ void NestSpace::make_parameters(const RuleVariant& usual) {
 
 Candidate NestSpace::candidate(const Point& point) const {
   const NamedValues values = named_values(*this, point);
-  const CandidateFacts facts{schedules_.nest(), sizes_,   limits_, rules_,        may_stay_behind_,
-                             scalar_floor_ms_,  columns_, terms_,  streams_terms_};
+  const CandidateFacts facts{schedules_.nest(), sizes_,           limits_,  rules_, usual_rules_,
+                             may_stay_behind_,  scalar_floor_ms_, columns_, terms_, streams_terms_};
   return NestCandidate(facts, variants_, values).build();
 }
 

@@ -202,7 +202,8 @@ bool is_for_products(const std::string& rule) {
   return rule == "zero_terms" || rule == kSkippingRule || rule == "narrow_copies" || rule == kRoundingRule ||
          rule == "gather_terms" || rule == "batch_first" || rule == "repeat_product" || rule == kJoiningRule ||
          rule == kJoinedRule || rule == kSumJoiningRule || rule == kKeepingRule || rule == "split_terms" ||
-         rule == kSeparatingRule || rule == kAligningRule || rule == kOrderingRule || rule == kExpandingRule;
+         rule == kSeparatingRule || rule == kAligningRule || rule == kOrderingRule || rule == kExpandingRule ||
+         rule == kNestingRule;
 }
 
 bool multiplies_zeros(const std::string& rule) { return rule == "zero_terms"; }

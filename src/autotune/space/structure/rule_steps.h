@@ -46,6 +46,9 @@ inline constexpr const char* kSeparatingRule = "separate_sums";
 /// Makes products of squared differences, with sums of their own where those would cancel.
 inline constexpr const char* kExpandingRule = "expand_squares";
 
+/// Makes a product of matrices of two factors of a sum over several dims.
+inline constexpr const char* kNestingRule = "nest_products";
+
 /// Axes of `structure`, that of the schedule after `steps`, along which the splitting rule can cut reductions.
 std::set<int> splittable_axes(BaseSchedules& schedules, const std::vector<Step>& steps, const NestStructure& structure);
 

@@ -16,6 +16,7 @@
 
 #include "poly/algebra/rules/rule_list.h"
 #include "poly/algebra/values/builders.h"
+#include "poly/algebra/values/dims_view.h"
 #include "poly/algebra/values/nest_edit.h"
 #include "poly/algebra/values/polynomial.h"
 #include "poly/isl/isl_tools.h"
@@ -71,11 +72,7 @@ std::optional<Split> split_of(const Nest& nest, const Statement& statement, std:
   why = "it shares its loops with other statements of its definition";
   if (!alone_in_group(nest, statement.name)) return std::nullopt;
   why = "a dim of the factor has negative values";
-  const isl::set domain = domain_in(nest, statement);
-  for (const int dim : split.dims) {
-    const isl::set negative = isl::manage(isl_set_upper_bound_si(domain.copy(), isl_dim_set, static_cast<unsigned>(dim), -1));
-    if (!negative.is_empty()) return std::nullopt;
-  }
+  if (has_negative_values(nest, statement, split.dims)) return std::nullopt;
   why = "";
   return split;
 }
@@ -87,14 +84,6 @@ std::vector<RuleMatch> find(const Nest& nest) {
   });
 }
 
-/// { Statement[dims] -> name[those of `dims`] } on the statement's domain.
-isl::map onto(const Statement& statement, const std::vector<int>& dims, const std::string& name) {
-  isl_map* map = isl_map_from_domain(statement.domain.copy());
-  map = isl_map_add_dims(map, isl_dim_out, static_cast<unsigned>(dims.size()));
-  for (std::size_t k = 0; k < dims.size(); ++k) map = isl_map_equate(map, isl_dim_in, dims[k], isl_dim_out, static_cast<int>(k));
-  return isl::manage(isl_map_set_tuple_name(map, isl_dim_out, name.c_str()));
-}
-
 RuleResult apply(const Nest& nest, const std::vector<std::string>& target) {
   const std::string name = statement_argument(nest, kName, target, 1);
   const Statement& sum = nest.statement(name);
@@ -103,26 +92,18 @@ RuleResult apply(const Nest& nest, const std::vector<std::string>& target) {
   if (!split) refuse_rule(kName, name, why);
   const std::string tensor = fresh_name(nest, sum.write.tensor + "_factor");
   Nest result = nest;
-  Tensor storage{tensor, ElementType::f32, TensorRole::temporary, {}, {}};
-  for (const int dim : split->dims) storage.shape.push_back(extent_of(nest, sum.domain, dim));
-  result.tensors.push_back(storage);
-
-  Statement factor;
-  factor.name = tensor;
-  for (const int dim : split->dims) factor.dims.push_back(sum.dims[dim]);
-  const isl::map to_factor = onto(sum, split->dims, tensor);
-  factor.domain = isl::manage(isl_set_coalesce(isl_map_range(to_factor.copy())));
+  const DimsView view(sum, split->dims);
+  result.tensors.push_back(view.tensor(nest, tensor));
+  Statement factor = view.over(tensor);
   factor.write = {tensor, isl::manage(isl_set_identity(factor.domain.copy()))};
   // The factor is the same at all points that have one image: the first of them will do.
-  const isl::map to_sum = isl::manage(isl_map_lexmin(isl_map_reverse(to_factor.copy())));
-  factor.value = import_value(factor, sum, to_sum, sum.value.args()[split->factor]);
+  factor.value = import_value(factor, sum, view.to_statement(factor), sum.value.args()[split->factor]);
   insert_statement(result, group_begin(result, name), factor);
 
   Statement& rest =
       *std::find_if(result.statements.begin(), result.statements.end(), [&](const Statement& s) { return s.name == name; });
   // Without the bounds of dims that the factor does not follow.
-  const isl::map read = isl::manage(isl_map_gist_domain(to_factor.copy(), sum.domain.copy()));
-  const ScalarExpr stored = ScalarExpr::read(add_read(rest, {tensor, read}), ElementType::f32);
+  const ScalarExpr stored = ScalarExpr::read(add_read(rest, {tensor, view.element(tensor)}), ElementType::f32);
   const ScalarExpr element = sum.value.args()[1 - split->factor];
   rest.value = split->factor == 0 ? build::mul(stored, element) : build::mul(element, stored);
   compact(rest);

@@ -39,6 +39,8 @@ const Rule& keep_sums_rule();
 const Rule& product_again_rule();
 const Rule& product_across_rule();
 const Rule& split_terms_rule();
+const Rule& nest_products_rule();
+const Rule& nest_sums_rule();
 const Rule& expand_squares_rule();
 const Rule& separate_sums_rule();
 const Rule& repeat_product_rule();

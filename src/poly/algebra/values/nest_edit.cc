@@ -279,6 +279,20 @@ void inline_read(const Nest& nest, Statement& consumer, int ordinal) {
   compact(consumer);
 }
 
+isl::map onto_dims(const Statement& statement, const std::vector<int>& dims, const std::string& name) {
+  isl_map* map = isl_map_from_domain(statement.domain.copy());
+  map = isl_map_add_dims(map, isl_dim_out, static_cast<unsigned>(dims.size()));
+  for (std::size_t k = 0; k < dims.size(); ++k) map = isl_map_equate(map, isl_dim_in, dims[k], isl_dim_out, static_cast<int>(k));
+  return isl::manage(isl_map_set_tuple_name(map, isl_dim_out, name.c_str()));
+}
+
+bool has_negative_values(const Nest& nest, const Statement& statement, const std::vector<int>& dims) {
+  const isl::set domain = domain_in(nest, statement);
+  return std::any_of(dims.begin(), dims.end(), [&](int dim) {
+    return !isl::manage(isl_set_upper_bound_si(domain.copy(), isl_dim_set, static_cast<unsigned>(dim), -1)).is_empty();
+  });
+}
+
 bool depends_on_dim(const isl::map& relation, int dim) {
   return isl_map_involves_dims(relation.get(), isl_dim_in, static_cast<unsigned>(dim), 1) == isl_bool_true;
 }

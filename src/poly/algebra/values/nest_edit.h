@@ -67,6 +67,10 @@ void inline_read(const Nest& nest, Statement& consumer, int ordinal);
 /// Dims of the statement that its write does not use: the reduced ones.
 std::vector<int> reduced_dims(const Statement& statement);
 bool depends_on_dim(const isl::map& relation, int dim);
+/// { Statement[dims] -> name[those of `dims`] } on the statement's domain.
+isl::map onto_dims(const Statement& statement, const std::vector<int>& dims, const std::string& name);
+/// Does one of the dims have values below 0, so that it is no index of a tensor?
+bool has_negative_values(const Nest& nest, const Statement& statement, const std::vector<int>& dims);
 /// True when what `value` reads changes along dim `dim` of the statement.
 bool varies_along(const Statement& statement, const ScalarExpr& value, int dim);
 /// True when `map` (from the statement's dims, restricted to its domain) is a function of the written element.

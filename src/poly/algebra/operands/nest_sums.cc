@@ -1,0 +1,214 @@
+// Rule "nest_sums": of a sum of products, some factors are added up for all results that share them, so that far fewer terms are left.
+//
+// Pattern    r_e += a f over dims R and S in f32: a is what follows R, f what does not, and dims T that a follows, beside R, are not all of e
+//            and S (sum over i, j of x_ui A_ij B_jk, with R = {i}, a = x_ui A_ij, T = {u, j} and f = B_jk).
+// Rewrite    t = sum over R of a, l = min over R of a, h = max over R of a, all at T; m = 1 where l > 0 or h < 0, else 0.
+//            r_e += t g over S, where g has each factor of f that is finite, and others times m.
+// Conditions the sum is alone in its loops and does not read its result. All points with the same T have the same points of R.
+// Proof      distributive law: sum over R of (a f) = f (sum over R of a). For an infinite f terms a f are infinities of the sign of a and f, or NaN
+//            where a is 0 or NaN: their sum is one of them if all a have one sign, which t has too, and m is 1; else it is NaN, as f m = inf 0
+//            is. A NaN of f or a passes.
+// Rounding   As reassociate, and one product for each point of S. Inner sums count as sums of products of inputs (docs/algebra.md, Range): they
+//            do not overflow where f is tiny.
+// Source     distributive law; S. Aji, R. McEliece, The Generalized Distributive Law, IEEE Transactions on Information Theory 46(2), 2000.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <isl/map.h>
+#include <isl/set.h>
+
+#include <algorithm>
+#include <limits>
+#include <optional>
+#include <set>
+#include <utility>
+
+#include "poly/algebra/analysis/range_analysis.h"
+#include "poly/algebra/operands/whole_dims.h"
+#include "poly/algebra/rules/rule_list.h"
+#include "poly/algebra/values/builders.h"
+#include "poly/algebra/values/dims_view.h"
+#include "poly/algebra/values/factor_chain.h"
+#include "poly/algebra/values/nest_edit.h"
+#include "poly/algebra/values/polynomial.h"
+#include "support/error.h"
+
+namespace nestor {
+namespace {
+
+constexpr const char* kName = "nest_sums";
+/// Of the points of the definition to those that are left: less is no gain beside a temporary and a look at signs.
+constexpr double kLeastGain = 8;
+
+/// A nesting, with the dims that its inner sums follow.
+struct Shared {
+  SumNesting nesting;
+  std::vector<int> kept;    ///< T
+  std::vector<int> points;  ///< T and R
+  double gain = 0;          ///< points of the definition over those that are left, where sizes have their defaults
+};
+
+bool follows(const Statement& sum, const std::vector<ScalarExpr>& factors, int dim) {
+  return std::any_of(factors.begin(), factors.end(), [&](const ScalarExpr& factor) { return varies_along(sum, factor, dim); });
+}
+
+/// Are the inner points the same for all others with the same kept dims?
+bool shares_points(const Nest& nest, const Statement& sum, const Shared& shared) {
+  std::vector<int> rest;
+  for (const int dim : shared.nesting.outer) {
+    if (std::find(shared.kept.begin(), shared.kept.end(), dim) == shared.kept.end()) rest.push_back(dim);
+  }
+  const isl::set domain = domain_in(nest, sum);
+  return without_dims(domain, shared.nesting.inner).intersect(without_dims(domain, rest)).is_subset(domain);
+}
+
+/// Those that apply, the one that leaves fewest points first. Sets `why` where there is none.
+std::vector<Shared> shared_sums(const Nest& nest, const Statement& sum, std::string& why) {
+  why = "it is no sum of products over two dims or more, in f32";
+  const std::vector<SumNesting> nestings = nestings_of(sum);
+  if (nestings.empty() || nest.tensor(sum.write.tensor).type != ElementType::f32) return {};
+  why = "it shares its loops with other statements of its definition, or reads its own result";
+  if (!alone_in_group(nest, sum.name) || reads_tensor(sum, sum.value, sum.write.tensor)) return {};
+  why = "no factors of its terms have the same inner sum for several results";
+  std::vector<Shared> found;
+  for (const SumNesting& nesting : nestings) {
+    Shared shared{nesting, {}, {}, 0};
+    for (int dim = 0; dim < static_cast<int>(sum.dims.size()); ++dim) {
+      const bool inner = std::find(nesting.inner.begin(), nesting.inner.end(), dim) != nesting.inner.end();
+      const bool kept = !inner && follows(sum, nesting.inside, dim);
+      if (kept) shared.kept.push_back(dim);
+      if (inner || kept) shared.points.push_back(dim);
+    }
+    if (shared.kept.size() == nesting.outer.size() || has_negative_values(nest, sum, shared.kept)) continue;
+    if (!shares_points(nest, sum, shared)) continue;
+    std::vector<int> all(sum.dims.size());
+    for (std::size_t k = 0; k < all.size(); ++k) all[k] = static_cast<int>(k);
+    const auto points = [&](const std::vector<int>& dims) { return default_points(nest, sum, dims); };
+    shared.gain = points(all) / (points(shared.points) + points(nesting.outer));
+    found.push_back(std::move(shared));
+  }
+  if (!found.empty()) why = "";
+  std::stable_sort(found.begin(), found.end(), [](const Shared& a, const Shared& b) { return a.gain > b.gain; });
+  return found;
+}
+
+class Sharing {
+ public:
+  Sharing(const Nest& nest, const Statement& sum, Shared shared)
+      : result_(nest), sum_(sum), shared_(std::move(shared)), kept_(sum_, shared_.kept), points_(sum_, shared_.points) {}
+
+  Nest apply() {
+    const std::string total = accumulate("_inner", ReductionOp::add);
+    const bool looks = std::any_of(shared_.nesting.outside.begin(), shared_.nesting.outside.end(),
+                                   [&](const ScalarExpr& factor) { return may_be_infinite(factor); });
+    const std::string sign = looks ? one_sign() : "";
+
+    const DimsView results(sum_, shared_.nesting.outer);
+    Statement outer = results.over(sum_.name);
+    outer.write = {sum_.write.tensor, results.seen_by(outer, sum_.write.relation)};
+    const auto read = [&](const std::string& tensor) {
+      return ScalarExpr::read(add_read(outer, {tensor, results.seen_by(outer, kept_.element(tensor))}), ElementType::f32);
+    };
+    std::vector<ScalarExpr> factors{read(total)};
+    for (const ScalarExpr& factor : shared_.nesting.outside) {
+      const ScalarExpr seen = import_value(outer, sum_, results.to_statement(outer), factor);
+      const ScalarExpr finite = ScalarExpr::make(ScalarOp::le, {build::unary(ScalarOp::abs, seen), build::number(kLargestFloat)});
+      factors.push_back(may_be_infinite(factor) ? build::select(finite, seen, build::mul(seen, read(sign))) : seen);
+    }
+    outer.value = product_in_order(factors);
+    outer.reduction = ReductionOp::add;
+    outer.group = result_.statement(sum_.name).group;
+    replace_statement(result_, outer);
+    return std::move(result_);
+  }
+
+ private:
+  bool may_be_infinite(const ScalarExpr& factor) const { return range_of(result_, sum_, factor).infinite(); }
+
+  /// A temporary, and the statement that writes each of its elements, without a value.
+  Statement writer(const std::string& suffix) {
+    const std::string name = fresh_name(result_, sum_.write.tensor + suffix);
+    result_.tensors.push_back(kept_.tensor(result_, name));
+    Statement statement = kept_.over(name);
+    statement.write = {name, isl::manage(isl_set_identity(statement.domain.copy()))};
+    return statement;
+  }
+
+  /// The tensor that accumulates the factors inside over the inner dims.
+  std::string accumulate(const std::string& suffix, ReductionOp reduction) {
+    Statement start = writer(suffix);
+    const std::string tensor = start.name;
+    start.value = build::number(neutral_element(reduction, ElementType::f32));
+    insert(renamed(start, fresh_name(result_, tensor + "_init")));
+    Statement sum = points_.over(fresh_name(result_, tensor + "_update"));
+    sum.value = import_value(sum, sum_, points_.to_statement(sum), product_in_order(shared_.nesting.inside));
+    sum.write = {tensor, points_.seen_by(sum, kept_.element(tensor))};
+    sum.reduction = reduction;
+    insert(sum);
+    return tensor;
+  }
+
+  /// The tensor that is 1 where the factors inside have one sign for all inner points, and 0 elsewhere.
+  std::string one_sign() {
+    const std::string least = accumulate("_least", ReductionOp::min), most = accumulate("_most", ReductionOp::max);
+    Statement sign = writer("_sign");
+    const auto read = [&](const std::string& tensor) {
+      return ScalarExpr::read(add_read(sign, {tensor, sign.write.relation.set_range_tuple(tensor)}), ElementType::f32);
+    };
+    const ScalarExpr zero = build::number(0);
+    const ScalarExpr positive = ScalarExpr::make(ScalarOp::lt, {zero, read(least)}),
+                     negative = ScalarExpr::make(ScalarOp::lt, {read(most), zero});
+    sign.value = build::select(ScalarExpr::make(ScalarOp::logical_or, {positive, negative}), build::number(1), zero);
+    insert(sign);
+    return sign.name;
+  }
+
+  void insert(const Statement& statement) { insert_statement(result_, group_begin(result_, sum_.name), statement); }
+
+  Nest result_;
+  const Statement sum_;
+  const Shared shared_;
+  const DimsView kept_, points_;
+};
+
+std::vector<RuleMatch> find(const Nest& nest) {
+  std::vector<RuleMatch> matches;
+  for (const Statement& statement : nest.statements) {
+    std::string why;
+    for (const Shared& shared : shared_sums(nest, statement, why)) {
+      if (shared.gain < kLeastGain) continue;
+      const std::vector<std::string> target = target_of_dims(statement, shared.nesting.inner);
+      matches.push_back({kName, target,
+                         fmt::format("{} adds up over {} once for several results: {:.0f} times fewer terms", statement.name,
+                                     fmt::join(target.begin() + 1, target.end(), ", "), shared.gain)});
+    }
+  }
+  return matches;
+}
+
+RuleResult apply(const Nest& nest, const std::vector<std::string>& target) {
+  if (target.size() < 2) user_error("rule {} takes a statement and dims of its inner sum", kName);
+  const std::string name = statement_argument(nest, kName, {target.front()}, 1);
+  const Statement& sum = nest.statement(name);
+  std::string why;
+  for (const Shared& shared : shared_sums(nest, sum, why)) {
+    if (are_dims(sum, shared.nesting.inner, target)) return {Sharing(nest, sum, shared).apply(), {}, false};
+  }
+  if (why.empty())
+    why = fmt::format("no inner sum over {} serves several results", fmt::join(target.begin() + 1, target.end(), ", "));
+  refuse_rule(kName, name, why);
+}
+
+}  // namespace
+
+const Rule& nest_sums_rule() {
+  static const Rule rule{
+      kName,
+      "factors of a sum over several dims are added up once for all results (arguments: statement, dims of the inner sum)",
+      "distributive law: sum_ij a_i b_ij f_j = sum_j f_j (sum_i a_i b_ij); an infinite f_j meets terms of one sign, or gives NaN",
+      "sums are regrouped; one product for each inner sum",
+      find,
+      apply};
+  return rule;
+}
+
+}  // namespace nestor

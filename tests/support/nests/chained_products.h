@@ -1,0 +1,90 @@
+// Sums of products of three factors and more, as einsums of several operands are written.
+#pragma once
+
+#include "support/nests/sample_nests.h"
+
+#include <string>
+#include <vector>
+
+namespace nestor::samples {
+
+/// A read in f32.
+inline ScalarExpr wide(int ordinal, ElementType type) {
+  return type == ElementType::f32 ? read(ordinal, type) : ScalarExpr::cast(ElementType::f32, read(ordinal, type));
+}
+
+/// What a sum of terms in `value` over i and j has, for each u of N: reads are x[u, i], m[i, j] and y[u, j]. `mask`: further conditions.
+struct QuadraticForm {
+  ElementType type = ElementType::f16;
+  std::string mask{}, rows = "y";  ///< the tensor that is read for y
+  ScalarExpr value{};              ///< none: the product of all three, in this order
+  ReductionOp reduction = ReductionOp::add;
+  std::int64_t left = 7, right = 6;
+};
+
+inline Nest quadratic_form(const QuadraticForm& form = {}) {
+  const ElementType type = form.type;
+  const std::string points = "0 <= u < N and 0 <= i < I and 0 <= j < J" + form.mask, right = form.rows == "x" ? "I" : "J";
+  const ScalarExpr value = form.value.defined() ? form.value : wide(0, type) * wide(1, type) * wide(2, type);
+  NestBuilder builder("quadratic_form", {{"N", 5}, {"I", form.left}, {"J", form.right}});
+  builder.tensor("x", TensorRole::input, {"N", "I"}, type).tensor("m", TensorRole::input, {"I", right}, type);
+  if (form.rows != "x") builder.tensor("y", TensorRole::input, {"N", "J"}, type);
+  const std::string below = form.rows == "x" ? " and j < I" : "";
+  return builder.tensor("sums", TensorRole::temporary, {"N"})
+      .tensor("out", TensorRole::output, {"N"})
+      .statement("init[u] : 0 <= u < N", "sums[u]", {}, number(0))
+      .statement("sum[u, i, j] : " + points + below, "sums[u]", {"x[u, i]", "m[i, j]", form.rows + "[u, j]"}, value,
+                 form.reduction)
+      .statement("out[u] : 0 <= u < N", "out[u]", {"sums[u]"}, read(0))
+      .build();
+}
+
+/// out[u, k] = sum over i, j of x[u, i] m[i, j] y[j, k], a product of three matrices as one sum, with large sizes as defaults. `mask`: further
+/// conditions.
+inline Nest chained_matrices(ElementType type = ElementType::f32, const std::string& mask = "", ScalarExpr value = {}) {
+  const std::string element = "0 <= u < N and 0 <= k < K";
+  if (!value.defined()) value = wide(0, type) * wide(1, type) * wide(2, type);
+  return NestBuilder("chained_matrices", {{"N", 64}, {"I", 48}, {"J", 40}, {"K", 56}})
+      .tensor("x", TensorRole::input, {"N", "I"}, type)
+      .tensor("m", TensorRole::input, {"I", "J"}, type)
+      .tensor("y", TensorRole::input, {"J", "K"}, type)
+      .tensor("out", TensorRole::output, {"N", "K"})
+      .statement("init[u, k] : " + element, "out[u, k]", {}, number(0))
+      .statement("sum[u, k, i, j] : " + element + " and 0 <= i < I and 0 <= j < J" + mask, "out[u, k]",
+                 {"x[u, i]", "m[i, j]", "y[j, k]"}, value, ReductionOp::add)
+      .build();
+}
+
+/// out[p, u] = sum over q, t, s of x[p, q, t, s] b[q, u] c[t, u] d[s, u].
+inline Nest products_of_four(ElementType type = ElementType::f16) {
+  const std::string element = "0 <= p < P and 0 <= u < U";
+  return NestBuilder("products_of_four", {{"P", 4}, {"Q", 3}, {"T", 5}, {"S", 6}, {"U", 3}})
+      .tensor("x", TensorRole::input, {"P", "Q", "T", "S"}, type)
+      .tensor("b", TensorRole::input, {"Q", "U"}, type)
+      .tensor("c", TensorRole::input, {"T", "U"}, type)
+      .tensor("d", TensorRole::input, {"S", "U"}, type)
+      .tensor("out", TensorRole::output, {"P", "U"})
+      .statement("init[p, u] : " + element, "out[p, u]", {}, number(0))
+      .statement("sum[p, u, q, t, s] : " + element + " and 0 <= q < Q and 0 <= t < T and 0 <= s < S", "out[p, u]",
+                 {"x[p, q, t, s]", "b[q, u]", "c[t, u]", "d[s, u]"},
+                 wide(0, type) * wide(1, type) * wide(2, type) * wide(3, type), ReductionOp::add)
+      .build();
+}
+
+/// out[b, r] = sum over i, j of 0.5 x[b, r, i] m[b, i, j] y[b, r, j] w[b, r].
+inline Nest batched_forms(ElementType type = ElementType::bf16) {
+  const std::string element = "0 <= b < B and 0 <= r < R";
+  return NestBuilder("batched_forms", {{"B", 2}, {"R", 4}, {"I", 5}, {"J", 3}})
+      .tensor("x", TensorRole::input, {"B", "R", "I"}, type)
+      .tensor("m", TensorRole::input, {"B", "I", "J"}, type)
+      .tensor("y", TensorRole::input, {"B", "R", "J"}, type)
+      .tensor("w", TensorRole::input, {"B", "R"})
+      .tensor("out", TensorRole::output, {"B", "R"})
+      .statement("init[b, r] : " + element, "out[b, r]", {}, number(0))
+      .statement("sum[b, r, i, j] : " + element + " and 0 <= i < I and 0 <= j < J", "out[b, r]",
+                 {"x[b, r, i]", "m[b, i, j]", "y[b, r, j]", "w[b, r]"},
+                 number(0.5) * wide(0, type) * (wide(1, type) * wide(2, type)) * read(3), ReductionOp::add)
+      .build();
+}
+
+}  // namespace nestor::samples
