@@ -37,11 +37,22 @@ bool OperandRounding::needless(Form form) const {
   return form == Form::halves && rounded_.wrong == 0 && rounded_.right >= kFewestRight;
 }
 
+namespace {
+
+/// Worth compiling, with all fused as the point says.
+bool is_whole(const Space& space, const Point& point) {
+  const Candidate candidate = space.candidate(point);
+  return candidate.infeasible.empty() && !candidate.cut;
+}
+
+}  // namespace
+
 bool has_feasible_guess(const Space& space, const std::vector<Point>& points) {
-  return std::any_of(points.begin(), points.end(), [&](const Point& point) {
-    const Candidate candidate = space.candidate(point);
-    return candidate.infeasible.empty() && !candidate.cut;
-  });
+  return std::any_of(points.begin(), points.end(), [&](const Point& point) { return is_whole(space, point); });
+}
+
+bool starts_whole(const Space& space, const std::vector<Point>& points) {
+  return !points.empty() && is_whole(space, points.front());
 }
 
 bool starts_on_tensor_cores(const Space& space, const std::vector<Point>& points) {

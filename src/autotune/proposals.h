@@ -56,6 +56,8 @@ class OperandRounding {
 
 /// Is one of the points worth compiling, with all fused as it says?
 bool has_feasible_guess(const Space& space, const std::vector<Point>& points);
+/// Is the first of the points worth compiling, with all fused as it says?
+bool starts_whole(const Space& space, const std::vector<Point>& points);
 /// Is the first of the points one for tensor cores that is worth compiling?
 bool starts_on_tensor_cores(const Space& space, const std::vector<Point>& points);
 

@@ -419,7 +419,8 @@ class Tuning {
 };
 
 /// The request's fixed sizes, and of those left free the last one that lets a likely candidate fit once it is fixed; all of them where
-/// only that does. Where nothing does, or tensor cores have a place, what is free stays free: checks are made at small sizes then.
+/// only that does. Where nothing does, what is free stays free: checks are made at small sizes then. Where guesses start on tensor cores, the
+/// first one must fit: others that fit instead are slower.
 std::set<std::string> sizes_that_help(const TuneRequest& request) {
   const auto fits = [&](const std::set<std::string>& fixed, const auto& wanted) {
     const TrialProblem problem = trial_problem(request.nest, request.sizes, false, fixed);
@@ -427,15 +428,16 @@ std::set<std::string> sizes_that_help(const TuneRequest& request) {
     const auto space = make_nest_space(schedules, problem.sizes, space_limits(request.measure));
     return wanted(*space, space->defaults());
   };
+  const auto& wanted = fits(request.fixed_sizes, starts_on_tensor_cores) ? starts_whole : has_feasible_guess;
   std::set<std::string> all = request.fixed_sizes;
   for (auto size = request.nest.sizes.rbegin(); size != request.nest.sizes.rend(); ++size) {
     if (size->specialized || request.fixed_sizes.contains(size->name)) continue;
     all.insert(size->name);
     std::set<std::string> more = request.fixed_sizes;
     more.insert(size->name);
-    if (fits(more, has_feasible_guess)) return more;
+    if (fits(more, wanted)) return more;
   }
-  return !fits(request.fixed_sizes, starts_on_tensor_cores) && fits(all, has_feasible_guess) ? all : request.fixed_sizes;
+  return fits(all, wanted) ? all : request.fixed_sizes;
 }
 
 }  // namespace

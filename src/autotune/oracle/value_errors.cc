@@ -366,7 +366,9 @@ const double* run_errors(const ValueCode& code, const RoundingModel& model, cons
     if (position < 0) return Operand{kNone.data(), kNone.data()};
     return Operand{values + place, exact[position] ? kNone.data() : errors + place};
   };
-  const auto is_exact = [&](int position) { return exact[position] || (position >= 0 && all_zero(operand(position).errors, count)); };
+  const auto is_exact = [&](int position) {
+    return exact[position] || (position >= 0 && all_zero(operand(position).errors, count));
+  };
   for (std::size_t position = 0; position < instructions.size(); ++position) {
     const ValueCode::Instruction& i = instructions[position];
     double* out = errors + position * kChunk;

@@ -56,6 +56,31 @@ TEST(Proposals, SayWhetherAnyGuessFits) {
   EXPECT_FALSE(nothing_fits({})) << "there is nothing to go by";
 }
 
+/// Points of lanes (0) and of tensor cores (1), whose kernels beside the main one are cut up.
+class Guessed : public FakeSpace {
+ public:
+  const std::vector<Parameter>& parameters() const override { return parameters_; }
+  Candidate candidate(const Point& at) const override {
+    Candidate candidate;
+    candidate.cut = at == point(1);
+    return candidate;
+  }
+
+ private:
+  std::vector<Parameter> parameters_{{"warpgroups", {0, 2}}};
+};
+
+TEST(Proposals, SayWhetherTheFirstGuessIsWholeAndOnTensorCores) {
+  const Guessed space;
+  const std::vector<Point> both{point(1), point(0)};
+  EXPECT_TRUE(starts_on_tensor_cores(space, both));
+  EXPECT_FALSE(starts_on_tensor_cores(space, {point(0), point(1)}));
+  EXPECT_FALSE(starts_whole(space, both)) << "a later one is, of lanes";
+  EXPECT_TRUE(has_feasible_guess(space, both));
+  EXPECT_TRUE(starts_whole(space, {point(0)}));
+  EXPECT_FALSE(starts_whole(space, {}) || starts_on_tensor_cores(space, {}));
+}
+
 TEST(Proposals, PointsOfOthersComeFirstAndOnce) {
   const FakeSpace space;
   Counter searcher(2);

@@ -78,15 +78,16 @@ TEST(GpuRecurrences, RunningSumsDownColumnsAreRight) {
 
 TEST(GpuRecurrences, RunningSumsAlongBothDimsOfAnImageArePassesOverIt) {
   const std::string point = "0 <= y < high and 0 <= z < across";
-  const Nest nest = samples::NestBuilder("image", {{"high", 64}, {"across", 96}})
-                        .tensor("x", TensorRole::input, {"high", "across"})
-                        .tensor("rows", TensorRole::temporary, {"high", "across"})
-                        .tensor("sums", TensorRole::output, {"high", "across"})
-                        .statement("rows_init[y, z] : " + point, "rows[y, z]", {}, ScalarExpr::constant(0.0))
-                        .statement("rows[y, z, k] : " + point + " and 0 <= k <= z", "rows[y, z]", {"x[y, k]"}, read(0), ReductionOp::add)
-                        .statement("sums_init[y, z] : " + point, "sums[y, z]", {}, ScalarExpr::constant(0.0))
-                        .statement("sums[y, z, k] : " + point + " and 0 <= k <= y", "sums[y, z]", {"rows[k, z]"}, read(0), ReductionOp::add)
-                        .build();
+  const Nest nest =
+      samples::NestBuilder("image", {{"high", 64}, {"across", 96}})
+          .tensor("x", TensorRole::input, {"high", "across"})
+          .tensor("rows", TensorRole::temporary, {"high", "across"})
+          .tensor("sums", TensorRole::output, {"high", "across"})
+          .statement("rows_init[y, z] : " + point, "rows[y, z]", {}, ScalarExpr::constant(0.0))
+          .statement("rows[y, z, k] : " + point + " and 0 <= k <= z", "rows[y, z]", {"x[y, k]"}, read(0), ReductionOp::add)
+          .statement("sums_init[y, z] : " + point, "sums[y, z]", {}, ScalarExpr::constant(0.0))
+          .statement("sums[y, z, k] : " + point + " and 0 <= k <= y", "sums[y, z]", {"rows[k, z]"}, read(0), ReductionOp::add)
+          .build();
   SearchedProblem problem(fix_sizes(nest, {{"high", 64}, {"across", 96}}), {});
   int passes = 0;
   for (const Point& point_of_space : problem.space->defaults()) {

@@ -80,8 +80,9 @@ TEST(RoundOperand, TheOtherOperandMayBeComputedInTheBitsOfAllInputs) {
       statement.value = statement.value.rewrite([&](const ScalarExpr& node) {
         const bool x = node.op() == ScalarOp::read && statement.reads[static_cast<std::size_t>(node.ordinal())].tensor == "x";
         const bool factor = node.op() == ScalarOp::read && statement.name == "w";
-        return x ? ScalarExpr::read(node.ordinal(), computed)
-                 : factor ? ScalarExpr::cast(ElementType::f32, ScalarExpr::read(node.ordinal(), other)) : node;
+        return x        ? ScalarExpr::read(node.ordinal(), computed)
+               : factor ? ScalarExpr::cast(ElementType::f32, ScalarExpr::read(node.ordinal(), other))
+                        : node;
       });
     }
     return result;

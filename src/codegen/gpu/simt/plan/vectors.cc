@@ -80,8 +80,8 @@ bool lies_behind(const TileAccess& a, const TileAccess& b, std::int64_t elements
 }
 
 /// The read as one of those that take whole pieces of memory together, each at its own offset; a stride of 0: it is none.
-StridedRead strided_read(const BlockPlan& plan, const BlockOp& op, std::size_t read, std::int64_t width, const Multiples& multiples,
-                         const std::set<std::string>& sizes, Conditions& out) {
+StridedRead strided_read(const BlockPlan& plan, const BlockOp& op, std::size_t read, std::int64_t width,
+                         const Multiples& multiples, const std::set<std::string>& sizes, Conditions& out) {
   const TileAccess& access = op.op.reads[read];
   const std::string& var = op.op.dims[op.column].var;
   const std::int64_t stride = access.index.empty() ? 0 : access.index.back().coefficient(var).value_or(0);

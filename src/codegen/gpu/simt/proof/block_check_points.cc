@@ -107,7 +107,8 @@ class PointProver {
     if (op_.write_vector) prove_vector(proof_, op_, op_.op.write, column.var, op_.layout.vector, divisors);
     for (std::size_t k = 0; k < op_.read_vectors.size(); ++k) {
       if (op_.read_vectors[k]) prove_vector(proof_, op_, op_.op.reads[k], column.var, op_.layout.vector, divisors);
-      if (op_.strided_reads[k].stride != 0 || op_.strided_reads[k].offset != 0) prove_strided(proof_, op_, k, column.var, op_.layout.vector, divisors);
+      if (op_.strided_reads[k].stride != 0 || op_.strided_reads[k].offset != 0)
+        prove_strided(proof_, op_, k, column.var, op_.layout.vector, divisors);
     }
   }
 
