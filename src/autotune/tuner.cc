@@ -437,7 +437,8 @@ std::set<std::string> sizes_that_help(const TuneRequest& request) {
     more.insert(size->name);
     if (fits(more, wanted)) return more;
   }
-  return fits(all, wanted) ? all : request.fixed_sizes;
+  const bool several = all.size() > request.fixed_sizes.size() + 1;  // one by itself was tried
+  return several && fits(all, wanted) ? all : request.fixed_sizes;
 }
 
 }  // namespace

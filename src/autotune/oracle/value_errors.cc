@@ -320,8 +320,8 @@ bool all_exact(const double* results, int count) {
 }
 
 /// What most terms of a product are: operands without an error, and a result that is not rounded. `exact`: is an operand without one?
-template <class Exact>
-bool stays_exact(const ValueCode::Instruction& i, const double* results, int count, Exact&& exact) {
+template <class IsExact>
+bool stays_exact(const ValueCode::Instruction& i, const double* results, int count, const IsExact& exact) {
   if (i.op == ScalarOp::cast) return is_float(i.type) && is_float(i.operand_type) && exact(i.a);
   return i.op == ScalarOp::mul && is_float(i.type) && exact(i.a) && exact(i.b) && all_exact(results, count);
 }

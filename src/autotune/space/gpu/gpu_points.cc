@@ -198,12 +198,8 @@ bool add_parts_of_tiles(const GpuPointSource& source, const std::set<std::string
   constexpr std::size_t kFew = 8;
   constexpr std::int64_t kUsualColumns = 128;
   const bool cuts = std::find(source.split_axes.begin(), source.split_axes.end(), source.columns) != source.split_axes.end();
-  const std::vector<Axis>&usual = source.variants.at({source.usual_rules}).structure.axes,
-        &axes_now = source.variants.at({rules}).structure.axes;
-  if (!cuts) return false;
-  const int split = source.variants.axis_after(rules, source.usual_rules, source.columns);
-  const auto column = static_cast<std::size_t>(split);
-  if (column >= axes_now.size() || axes_now[column].name != usual[static_cast<std::size_t>(source.columns)].name) return false;
+  const int split = cuts ? source.variants.axis_after(rules, source.usual_rules, source.columns) : -1;
+  if (split < 0) return false;
   const auto axes_of = [&](std::int64_t columns) -> std::optional<TensorAxes> {
     const RuleVariant& variant = source.variants.at({rules, split, 0, 1, columns});
     const FusionGroup& group = source.variants.heaviest(variant, Fusion::maximal, true);

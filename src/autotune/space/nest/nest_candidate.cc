@@ -54,7 +54,8 @@ RuleChoice NestCandidate::rule_choice() const {
   } else if (sums && choice.split == facts_.terms) {
     choice.multiple = tensor_.depth;
   }
-  if (choice.split >= 0) choice.split = variants_.axis_after(choice.rules, facts_.usual_rules, choice.split);
+  const int now = choice.split < 0 ? -1 : variants_.axis_after(choice.rules, facts_.usual_rules, choice.split);
+  if (now >= 0) choice.split = now;
   return choice;
 }
 

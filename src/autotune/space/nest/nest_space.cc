@@ -85,7 +85,6 @@ class NestSpace : public Space {
   std::string tile_of_rows() const;
   std::optional<NamedValues> tiles_of_tasks(std::int64_t tasks) const;
   int units() const { return limits_.gpu ? limits_.gpu->units : limits_.threads; }
-  int axis_after_usual_rules(int axis);
   std::int64_t output_bytes() const;
   Point point_of(const NamedValues& values) const;
 
@@ -130,14 +129,6 @@ void NestSpace::add_splits(const RuleVariant& usual) {
   split_axes_ = std::move(axes);
   add("split_axis", choices);
   add("num_splits", {parts.begin(), parts.end()});
-}
-
-/// The axis of that name after the usual rules, for one after the first ones for tensor cores; -1: there is none.
-int NestSpace::axis_after_usual_rules(int axis) {
-  const std::vector<Axis>& usual = variants_.at({usual_rules_}).structure.axes;
-  const std::string& name = variants_.at({tensor_rules_.front()}).structure.axes[static_cast<std::size_t>(axis)].name;
-  const auto found = std::find_if(usual.begin(), usual.end(), [&](const Axis& each) { return each.name == name; });
-  return found == usual.end() ? -1 : static_cast<int>(found - usual.begin());
 }
 
 void NestSpace::make_parameters(const RuleVariant& usual) {
@@ -208,8 +199,11 @@ void NestSpace::make_parameters(const RuleVariant& usual) {
       for (Parameter& parameter : tensor_parameters(*axes, limits_.gpu->sm, !may_stay_behind_.empty()))
         parameters_.push_back(std::move(parameter));
       streams_terms_ = axes->column >= 0;
-      columns_ = streams_terms_ ? axis_after_usual_rules(axes->column) : -1;
-      terms_ = streams_terms_ ? axis_after_usual_rules(axes->reduction_axis) : -1;
+      const auto usual_axis = [&](int axis) {
+        return streams_terms_ ? variants_.axis_after(usual_rules_, tensor_rules_.front(), axis) : -1;
+      };
+      columns_ = usual_axis(axes->column);
+      terms_ = usual_axis(axes->reduction_axis);
       scalar_floor_ms_ = least_scalar_ms(least_instances(variants_.nest(usual), sizes_), limits_.gpu->units);
     }
     add("specialize", {0, 1});

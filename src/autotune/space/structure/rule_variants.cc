@@ -111,11 +111,11 @@ bool RuleVariants::leave_statements(const std::set<std::string>& rules, const Ru
          std::equal(some.statements.begin(), some.statements.end(), all.statements.begin(), all.statements.end(), same);
 }
 
-int RuleVariants::axis_after(const std::set<std::string>& rules, const std::set<std::string>& usual, int axis) {
-  const std::vector<Axis>&known = at({usual}).structure.axes, &axes = at({rules}).structure.axes;
+int RuleVariants::axis_after(const std::set<std::string>& rules, const std::set<std::string>& others, int axis) {
+  const std::vector<Axis>&known = at({others}).structure.axes, &axes = at({rules}).structure.axes;
   const auto same = [&](const Axis& each) { return each.name == known.at(static_cast<std::size_t>(axis)).name; };
   const auto found = std::find_if(axes.begin(), axes.end(), same);
-  return found == axes.end() ? axis : static_cast<int>(found - axes.begin());
+  return found == axes.end() ? -1 : static_cast<int>(found - axes.begin());
 }
 
 const std::vector<FusionGroup>& RuleVariants::fusion_groups(const RuleVariant& variant, Fusion fusion, bool by_row) {

@@ -48,8 +48,8 @@ class RuleVariants {
   bool leave_statements(const std::set<std::string>& rules, const RuleVariant& variant);
   const Schedule& base(const RuleVariant& variant) { return schedules_.base(variant.rules); }
   const Nest& nest(const RuleVariant& variant) { return base(variant).nest(); }
-  /// The axis after `rules` that has the name of this one after `usual` rules; the same number where there is none.
-  int axis_after(const std::set<std::string>& rules, const std::set<std::string>& usual, int axis);
+  /// The axis after `rules` that has the name of this one after `others`; -1: there is none.
+  int axis_after(const std::set<std::string>& rules, const std::set<std::string>& others, int axis);
   /// `by_row`: where reductions are in parts, fusion_groups that share rows as well (find_part_groups).
   const std::vector<FusionGroup>& fusion_groups(const RuleVariant& variant, Fusion fusion, bool by_row = false);
   /// Loop groups of a fusion group that fusion_groups() or this returned, fused less; one, where that changes nothing.
