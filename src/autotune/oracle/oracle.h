@@ -16,8 +16,8 @@ namespace nestor {
 /// Reference values with bounds: every output element when cheap enough, else `samples` elements chosen at random, corners included,
 /// and as many random runs of neighbouring elements as a fraction of a second allows.
 /// Evaluates backwards from the sampled element, remembering temporaries; on all cores, in forked processes, when that takes
-/// long. Processes share what one element needs, where that takes long (shared_elements.h). No other thread may run meanwhile. Bounds are those of running error analysis (value_errors.h), but no larger than
-/// Nest::tolerance allows. Empty as soon as `stop` is set.
+/// long. Processes share what one element needs, where that takes long (shared_elements.h). No other thread may run meanwhile. Bounds are
+/// those of running error analysis (value_errors.h), as limit_bounds() cuts them. Empty as soon as `stop` is set.
 std::vector<OracleSample> reference_samples(const Nest& nest, const Sizes& sizes, const std::map<std::string, double>& scalars,
                                             const HostTensors& inputs, std::int64_t samples, std::uint64_t seed,
                                             const std::atomic<bool>* stop = nullptr);

@@ -64,12 +64,6 @@ bool has_step(const ScalarExpr& value) {
   return found;
 }
 
-bool is_periodic(const ScalarExpr& value) {
-  bool found = false;
-  value.visit([&](const ScalarExpr& e) { found = found || e.op() == ScalarOp::sin || e.op() == ScalarOp::cos; });
-  return found;
-}
-
 /// Tensors of values with something, and those that are made of them.
 template <class Has>
 std::set<std::string> tensors_made_of(const Nest& nest, const Has& has) {
@@ -90,23 +84,15 @@ std::set<std::string> tensors_made_of(const Nest& nest, const Has& has) {
 void limit_bounds(std::vector<OracleSample>& samples, const Nest& nest) {
   if (has_floats_of_integers(nest)) return;
   const std::map<std::string, double> typical = typical_magnitudes(samples);
-  const std::set<std::string> steps = tensors_made_of(nest, has_step), periodic = tensors_made_of(nest, is_periodic);
-  // Sines of large arguments amplify rounding in f32, whoever computes them.
-  constexpr double kMostAmplified = 64;
-  bool narrows = false;
-  if (!periodic.empty()) {
-    const std::vector<RoundingModel::Product> products = rounding_model(nest).statements;
-    narrows = std::any_of(products.begin(), products.end(), [](const auto& product) { return product.narrow.has_value(); });
-  }
-  std::map<std::string, double> tolerances;
-  for (const auto& [name, magnitude] : typical) {
-    const bool amplifies = !narrows && periodic.contains(name) && !nest.tensor(name).tolerance;
-    tolerances[name] = nest.tolerance_of(name) * (amplifies ? kMostAmplified : 1);
-  }
+  const std::set<std::string> steps = tensors_made_of(nest, has_step);
+  const std::vector<RoundingModel::Product> products = rounding_model(nest).statements;
+  const bool narrows = std::any_of(products.begin(), products.end(), [](const auto& product) { return product.narrow.has_value(); });
   for (OracleSample& sample : samples) {
-    if (steps.contains(sample.tensor)) continue;
-    if (std::isfinite(sample.value) && std::isfinite(sample.bound))
-      sample.bound = std::min(sample.bound, tolerances.at(sample.tensor) * (typical.at(sample.tensor) + std::fabs(sample.value)));
+    // Of a quotient by a sum that cancels, rounding in f32 leaves few digits, whoever computes it.
+    const bool amplifies = !narrows && !nest.tensor(sample.tensor).tolerance;
+    if (amplifies || steps.contains(sample.tensor) || !std::isfinite(sample.value) || !std::isfinite(sample.bound)) continue;
+    sample.bound =
+        std::min(sample.bound, nest.tolerance_of(sample.tensor) * (typical.at(sample.tensor) + std::fabs(sample.value)));
   }
 }
 

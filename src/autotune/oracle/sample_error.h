@@ -18,10 +18,11 @@ struct OracleSample {
   double bound = 0;  ///< how far a kernel may be off by rounding, beside that to the tensor's type; infinite: nothing is promised
 };
 
-/// Cuts bounds at tolerance (m + |value|), with the output's tolerance and m the mean of its |value|, at least 1; at 64 times the nest's
-/// for what is made of sines and cosines: large arguments amplify rounding in f32, whoever computes them. Not for nests that
+/// Cuts bounds at tolerance (m + |value|), with the output's tolerance and m the mean of its |value|, at least 1. Not for nests that
 /// compute floats of integers in tensors: with large ones, rounding that the definition itself implies is beyond any such limit.
-/// Nor for outputs made of step functions (floor, casts to integers), where rounding that is due may be a whole step.
+/// Nor for outputs made of step functions (floor, casts to integers), where rounding that is due may be a whole step. Nor where all is
+/// computed in f32 and the output has no tolerance of its own: what f32 leaves of sines of large arguments, or of quotients by sums that
+/// cancel, is what the bound says, whoever computes them.
 void limit_bounds(std::vector<OracleSample>& samples, const Nest& nest);
 
 /// Error of a result as a fraction of what is allowed: at most 1 if it is a number of the type that some value within `bound` of the

@@ -86,7 +86,34 @@ TileTree merged(const TileNode& outer, const TileNode& inner, std::int64_t first
   return node;
 }
 
+/// Does it add up along loops around it alone, so that each of its points has an element of its own in a tile?
+bool accumulates_elements(const TileOp& op, const std::vector<Buffer>& buffers) {
+  const bool scratch = buffers[static_cast<std::size_t>(op.write.buffer)].memory == Memory::scratch;
+  const auto own_index = [&](const OpDim& dim) {
+    return single_valued(dim) || std::any_of(op.write.index.begin(), op.write.index.end(), [&](const IntExpr& index) {
+             return index.op() == IntOp::variable && index.name() == dim.var;
+           });
+  };
+  return op.kind == OpKind::reduce && op.reduction && !op.initialize && scratch &&
+         std::all_of(op.dims.begin(), op.dims.end(), own_index);
+}
+
 }  // namespace
+
+TileTree with_elementwise_sums(const TileTree& tree, const std::vector<Buffer>& buffers) {
+  TileNode node = *tree;
+  for (TileTree& child : node.children) child = with_elementwise_sums(child, buffers);
+  if (node.kind == TileNode::Kind::op && accumulates_elements(node.op, buffers)) {
+    TileOp& op = node.op;
+    const ElementType type = buffers[static_cast<std::size_t>(op.write.buffer)].type;
+    const ScalarExpr before = ScalarExpr::read(static_cast<int>(op.reads.size()), type);
+    op.reads.push_back(op.write);
+    op.value = ScalarExpr::make(combiner(*op.reduction), {before, op.value});
+    op.reduction.reset();
+    op.kind = OpKind::map;
+  }
+  return std::make_shared<const TileNode>(std::move(node));
+}
 
 TileTree with_merged_loops(const TileTree& tree) {
   TileNode node = *tree;

@@ -10,6 +10,10 @@ namespace nestor::nvptx {
 /// a sum over that one. Their values are read for each iteration of these loops.
 TileTree with_product_loops(const TileTree& tree, const std::vector<Buffer>& buffers);
 
+/// The tree with each sum that only loops around it add up (every point of the op has an element of a tile of its own) as what it is: a map
+/// of the element before and the term.
+TileTree with_elementwise_sums(const TileTree& tree, const std::vector<Buffer>& buffers);
+
 /// The tree with serial loops that hold nothing but another one as one loop in the same order, where the inner one has a number of
 /// iterations that is known: of n the t-th iteration is that at t / n outside and t mod n inside.
 TileTree with_merged_loops(const TileTree& tree);

@@ -338,7 +338,24 @@ class LaunchProver {
     if (!left.empty()) fail("{} does not run where {} fails", want.op.name, left.front().str());
   }
 
-  void content(const TileOp& want, const TileOp& have) {
+  /// write = write (+) value as a map, where every point has an element of its own.
+  static TileOp elementwise(TileOp op) {
+    const auto own_index = [&](const OpDim& dim) {
+      return has_one_value(dim) || std::any_of(op.write.index.begin(), op.write.index.end(), [&](const IntExpr& index) {
+               return index.op() == IntOp::variable && index.name() == dim.var;
+             });
+    };
+    if (!op.reduction || op.initialize || op.kind != OpKind::reduce || !std::all_of(op.dims.begin(), op.dims.end(), own_index))
+      return op;
+    op.value = ScalarExpr::make(combiner(*op.reduction),
+                                {ScalarExpr::read(static_cast<int>(op.reads.size()), op.value.type()), op.value});
+    op.reads.push_back(op.write);
+    op.reduction.reset();
+    return op;
+  }
+
+  void content(const TileOp& given, const TileOp& have) {
+    const TileOp want = have.reduction ? given : elementwise(given);
     const bool same_fill = want.fill == have.fill || (want.fill && have.fill && *want.fill == *have.fill);
     const bool restarts = want.initialize && std::any_of(want.dims.begin(), want.dims.end(), [&](const OpDim& dim) {
                             return dim.reduced && !has_one_value(dim) &&
