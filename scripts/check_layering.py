@@ -36,6 +36,7 @@ STANDS_ON = {
     "poly/algebra/analysis": ["poly/algebra/values"],
     "poly/algebra/rules": ["poly/algebra/analysis"],
     "poly/algebra/operands": ["poly/algebra/rules"],
+    "poly/algebra/guarded": ["poly/algebra/operands"],
     "poly/algebra/layout": ["poly/algebra/operands"],
     "poly/algebra": ["poly/algebra/layout"],
     "poly/schedule/order": ["poly/algebra"],

@@ -7,6 +7,7 @@
 #include "support/int_expr.h"
 #include "support/launch_recipe.h"
 
+#include <algorithm>
 #include <optional>
 #include <string>
 #include <vector>
@@ -134,6 +135,13 @@ struct TileProgram {
 /// their dependences allow, ops classified, corrections of active composites inserted, full tiles freed of guards.
 /// Throws UserError when a temporary cannot be bounded or the isl budget is exceeded.
 TileProgram build_tile_program(const Schedule& schedule);
+
+/// Has an argument 16 bits? Else nothing is rounded to fewer bits than it is computed with.
+inline bool has_half_arguments(const TileProgram& program) {
+  return std::any_of(program.buffers.begin(), program.buffers.end(), [](const Buffer& buffer) {
+    return buffer.memory == Memory::argument && size_in_bytes(buffer.type) == 2;
+  });
+}
 
 /// The program as readable code.
 std::string describe(const TileProgram& program);

@@ -4,6 +4,7 @@
 #include "poly/nest/nest_json.h"
 #include "support/nests/sample_nests.h"
 
+#include <functional>
 #include <limits>
 #include <string>
 
@@ -49,6 +50,21 @@ inline Nest squared_distances(ElementType type = ElementType::bf16, const std::s
       .statement("init[i, j] : " + pair, "sums[i, j]", {}, number(0))
       .statement("sum[i, j, k] : " + pair + " and 0 <= k < K", "sums[i, j]", {"x[i, k]", "y[j, k]"}, gap * gap, ReductionOp::add)
       .statement("out[i, j] : " + pair, "out[i, j]", {"sums[i, j]"}, read(0))
+      .build();
+}
+
+/// out[i, j] = finish(sum over k of x[i, k] y[j, k]), all in f32.
+inline Nest f32_product(const std::function<ScalarExpr(const ScalarExpr&)>& finish = {}, const std::string& mask = "") {
+  const std::string pair = "0 <= i < M and 0 <= j < N";
+  return NestBuilder("f32_product", {{"M", 2048}, {"N", 2048}, {"K", 2048}})
+      .tensor("x", TensorRole::input, {"M", "K"})
+      .tensor("y", TensorRole::input, {"N", "K"})
+      .tensor("sums", TensorRole::temporary, {"M", "N"})
+      .tensor("out", TensorRole::output, {"M", "N"})
+      .statement("init[i, j] : " + pair, "sums[i, j]", {}, number(0))
+      .statement("sum[i, j, k] : " + pair + " and 0 <= k < K" + mask, "sums[i, j]", {"x[i, k]", "y[j, k]"}, read(0) * read(1),
+                 ReductionOp::add)
+      .statement("out[i, j] : " + pair, "out[i, j]", {"sums[i, j]"}, finish ? finish(read(0)) : read(0))
       .build();
 }
 

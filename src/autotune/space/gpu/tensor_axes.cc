@@ -124,6 +124,7 @@ std::optional<TensorAxes> axes_of_product(const Nest& nest, const NestStructure&
   for (const int axis : written) {
     if (has(in_a, axis) != has(in_b, axis) && !has(group.axes, axis)) result.reduction_axis = axis;
   }
+  if (result.reduction_axis < 0 || has(in_a, result.reduction_axis) == has(in_b, result.reduction_axis)) return std::nullopt;
   // Rows, and what packs them, are those of one operand, and columns those of the other. What else this one follows are loops around, if
   // columns alone fill tiles.
   const bool fills = structure.axes[static_cast<std::size_t>(result.reduction_axis)].extent >= kLikelyColumns;
@@ -262,10 +263,14 @@ std::optional<TensorAxes> axes_of_sum(const Nest& nest, const NestStructure& str
   }
   if (result.row < 0 || result.column < 0 || !has(single_a, result.reduction_axis) || !has(single_b, result.reduction_axis))
     return std::nullopt;
-  // What blocks do not share, as places of which another statement takes the largest, would be loops within tiles.
+  // What blocks do not share, as places of which another statement takes the largest, would be loops within tiles: but for one over chunks of
+  // terms, which others of the group add up.
   for (const int axis : written) {
-    if (axis >= 0 && axis != result.row && axis != result.column && !is_common(group, axis) && extent(axis) > 1)
-      return std::nullopt;
+    if (axis < 0 || axis == result.row || axis == result.column || is_common(group, axis) || extent(axis) == 1) continue;
+    const bool chunks = has(group.reduction_axes, axis) && has(taps_a, axis) && has(taps_b, axis) && result.inner <= kShortSum &&
+                        result.tap_axes.empty() && result.chunk_axis < 0;
+    if (!chunks) return std::nullopt;
+    result.chunk_axis = axis;
   }
   // Copies bring whole tiles of terms.
   const isl::set domain = statement.domain.intersect_params(full_context(nest));
@@ -277,7 +282,7 @@ std::optional<TensorAxes> axes_of_sum(const Nest& nest, const NestStructure& str
     other.row = axis;
     other.row_extent = extent(axis);
     other.row_stride = stride_of(loop_group, has(in_a, axis) ? a : b, axis);
-    if (packs) find_pack(loop_group, has(in_a, axis) ? a : b, alone, domain, other);
+    if (packs && result.chunk_axis < 0) find_pack(loop_group, has(in_a, axis) ? a : b, alone, domain, other);
     other.others = points / std::max<std::int64_t>(other.row_extent * other.pack_extent * other.column_extent, 1);
     return other;
   };
@@ -346,7 +351,8 @@ std::vector<std::int64_t> taps_of(const LoopGroup& loop_group, int reduction_axi
 std::optional<TensorAxes> axes_of_sums(const Nest& nest, const NestStructure& structure, const FusionGroup& group, bool packs) {
   std::optional<TensorAxes> common;
   std::map<std::string, TensorOperand> rows, columns;  // by the elements that tiles of rows and of columns come from
-  int products = 0, stream = 0;                        // a sum that is read ends the loop that streams its terms
+  int stream = 0;  // a sum that is read ends the loop that streams its terms
+  std::set<std::pair<int, std::string>> tiles;  // of sums
   bool same_packs = true, same_taps = true;
   std::vector<std::int64_t> taps;
   std::set<std::string> summed;
@@ -365,7 +371,8 @@ std::optional<TensorAxes> axes_of_sums(const Nest& nest, const NestStructure& st
       summed.insert(statement.write.tensor);
       const auto axes = axes_of_sum(nest, structure, loop_group, statement, group, packs);
       if (!axes) return std::nullopt;
-      if (common && (axes->row != common->row || axes->column != common->column)) return std::nullopt;
+      if (common && (axes->row != common->row || axes->column != common->column || axes->chunk_axis != common->chunk_axis))
+        return std::nullopt;
       // The longest sum is cut into tiles; others have to be one.
       const bool same = !common || axes->reduction_axis == common->reduction_axis;
       if (!same && std::min(axes->inner, common->inner) > kShortSum) return std::nullopt;
@@ -374,7 +381,7 @@ std::optional<TensorAxes> axes_of_sums(const Nest& nest, const NestStructure& st
       same_taps = same_taps && (!common || own_taps == taps);
       taps = own_taps;
       if (!common || axes->inner > common->inner) common = axes;
-      ++products;
+      tiles.emplace(stream, statement.write.tensor);
       for (const int ordinal : {product->a, product->b}) {
         const Access& read = statement.reads[static_cast<std::size_t>(ordinal)];
         const bool of_rows = has(moved_axes(loop_group, read, Moves::strided), axes->row);
@@ -385,7 +392,8 @@ std::optional<TensorAxes> axes_of_sums(const Nest& nest, const NestStructure& st
   }
   if (!common || (group.tile_is_part && common->column != group.part->whole)) return std::nullopt;
   if (common->whole_rows && !has_whole_rows(nest, structure, group, *common)) return std::nullopt;
-  common->first_products = products;
+  // What adds up chunks has a tile of its own.
+  common->first_products = static_cast<int>(tiles.size()) * (common->chunk_axis >= 0 ? 2 : 1);
   common->same_taps = same_taps;
   if (!same_packs) return std::nullopt;
   for (const auto& [tensor, operand] : rows) common->row_operands.push_back(operand);

@@ -31,6 +31,8 @@ struct TensorAxes {
   int pack = -1;              ///< common axis that first operands follow and second ones do not, beside `row`; -1: none
   std::int64_t inner = 1;     ///< extent of the reduced dim of the first product
   bool fixed_inner = false;   ///< it is known when compiling
+  /// Axis of chunks of terms, -1: none. A sum starts anew in each of them, has all terms of it at once (`inner`), and another one adds up.
+  int chunk_axis = -1;
   bool same_taps = true;      ///< all products sum over the same values of other dims, which may be loops around them
   std::vector<int> tap_axes;  ///< of these dims of the product that streams most terms, outermost first
   std::int64_t taps = 1;      ///< points of them

@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <iterator>
 #include <map>
 #include <set>
 #include <string>
@@ -80,6 +81,28 @@ bool reads_stored_sums(const Nest& nest, const NestStructure& structure, const F
   });
 }
 
+/// Do sums of chunks of terms, which several products make, leave the kernel before they are added up? They are many times the result.
+bool stores_chunks(const Nest& nest, const NestStructure& structure, const std::vector<FusionGroup>& groups) {
+  for (const FusionGroup& group : groups) {
+    std::set<std::string> own;
+    std::map<std::string, int> products;  // that add up in the tensor
+    for (const int u : group.loop_groups) {
+      for (const std::string& name : structure.loop_groups[static_cast<std::size_t>(u)].statements) {
+        own.insert(name);
+        if (multiplies_matrices(nest.statement(name))) ++products[nest.statement(name).write.tensor];
+      }
+    }
+    for (const auto& [tensor, count] : products) {
+      const std::vector<const Statement*> readers = readers_of(nest, tensor);
+      if (count > 1 && std::any_of(readers.begin(), readers.end(), [&](const Statement* reader) {
+            return reader->reduction == ReductionOp::add && !own.contains(reader->name);
+          }))
+        return true;
+    }
+  }
+  return false;
+}
+
 /// Have sums of few elements so many terms that products are worth the rest? Of few terms near pairs are many.
 bool sums_many_terms(const NestStructure& structure) {
   constexpr double kFewTerms = 16;
@@ -98,7 +121,8 @@ bool has_place(RuleVariants& variants, const RuleVariant& variant, Fusion fusion
   const auto& axes = tensor_axes_of(variants, variant, group, limits.sm);
   return takes_products(axes, limits) && !outlives_stream(variants, variant, group, *axes) &&
          !starts_apart(variants.nest(variant), variant.structure, group) &&
-         !reads_stored_sums(variants.nest(variant), variant.structure, group);
+         !reads_stored_sums(variants.nest(variant), variant.structure, group) &&
+         !stores_chunks(variants.nest(variant), variant.structure, variants.fusion_groups(variant, fusion));
 }
 
 /// Points of the statements for which `counts` holds, in groups that no tensor cores take.
@@ -184,7 +208,11 @@ Fusion fusion_for_tensor_cores(RuleVariants& variants, const RuleVariant& varian
   for (const Fusion fusion :
        {Fusion::maximal, Fusion::prepared, Fusion::apart, Fusion::careful, Fusion::alike, Fusion::connected}) {
     if (fusion == Fusion::apart && !prepares(variants.fusion_groups(variant, fusion))) continue;
-    if (has_place(variants, variant, fusion, limits)) return fusion;
+    if (!has_place(variants, variant, fusion, limits)) continue;
+    // Parts of operands are made along the rows of each, not together.
+    const auto& axes = tensor_axes_of(variants, variant, variants.heaviest(variant, fusion), limits.sm);
+    const bool alone = fusion == Fusion::maximal && axes->chunk_axis >= 0;
+    return alone && has_place(variants, variant, Fusion::prepared, limits) ? Fusion::prepared : fusion;
   }
   return Fusion::maximal;
 }
@@ -330,6 +358,33 @@ std::vector<std::set<std::string>> rules_with_fewer_copies(RuleVariants& variant
   const double copied = kCopy * prepared_points(variants, copies, Fusion::prepared),
                summed = kSum * summed_points(variants.nest(sums), sums.structure);
   choices.insert(copied > summed ? choices.begin() : choices.begin() + 1, fewer);
+  return choices;
+}
+
+std::vector<std::set<std::string>> rules_for_products(RuleVariants& variants, const std::set<std::string>& usual,
+                                                      const std::set<std::string>& for_products, const GpuLimits& limits) {
+  constexpr double kManyPoints = 1 << 29;  // that parts in memory and a kernel more are worth
+  std::set<std::string> others = for_products;
+  others.erase(kPartsRule);
+  std::vector<std::set<std::string>> choices =
+      rules_for_fuller_tiles(variants, rules_for_tensor_cores(variants, usual, others, limits), others, limits);
+  choices = rules_with_fewer_copies(variants, std::move(choices), usual, others, limits);
+  // At last sums that are mixed in another kernel.
+  std::set<std::string> joint = choices.front();
+  if (joint.erase(kSeparatingRule) > 0) choices.push_back(std::move(joint));
+  if (!for_products.contains(kPartsRule)) return choices;
+  const auto on_lanes = [&](const std::set<std::string>& rules) {
+    const RuleVariant& variant = variants.at({rules});
+    return points_on_lanes(variants, variant, fusion_for_tensor_cores(variants, variant, limits), limits);
+  };
+  // Composites may keep products together that need kernels of their own.
+  std::set<std::string> parts = usual, simple;
+  parts.insert(kPartsRule);
+  std::copy_if(parts.begin(), parts.end(), std::inserter(simple, simple.end()),
+               [](const std::string& rule) { return !makes_composites(rule); });
+  const double most = on_lanes(choices.front()) - kManyPoints, left = on_lanes(parts);
+  const bool apart = simple != parts && on_lanes(simple) < std::min(left, most);
+  if (apart || left <= most) choices.insert(choices.begin(), apart ? simple : parts);
   return choices;
 }
 

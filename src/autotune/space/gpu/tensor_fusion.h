@@ -39,4 +39,9 @@ std::vector<std::set<std::string>> rules_with_fewer_copies(RuleVariants& variant
                                                            const std::set<std::string>& usual, std::set<std::string> for_products,
                                                            const GpuLimits& limits);
 
+/// All of these: choices of rules with which products get tensor cores, the best guess first, and at last one without. Products of f32, large
+/// enough, are those of their operands' parts.
+std::vector<std::set<std::string>> rules_for_products(RuleVariants& variants, const std::set<std::string>& usual,
+                                                      const std::set<std::string>& for_products, const GpuLimits& limits);
+
 }  // namespace nestor

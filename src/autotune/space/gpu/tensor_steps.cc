@@ -116,9 +116,10 @@ GroupPlan tensor_plan(const FusionGroup& group, const TensorAxes& axes, const Te
   // A short sum that is known when compiling is one tile: no loop is left. Several products share the loops over taps around it.
   const bool one_tile =
       axes.column >= 0 && axes.fixed_inner && axes.inner <= choice.depth && (axes.taps == 1 || axes.first_products == 1);
-  plan.reduction_axis = one_tile ? -1 : axes.reduction_axis;
-  plan.reduction_tile = axes.column >= 0 ? choice.depth : choice.columns;
-  plan.sums_outside = axes.column >= 0 && axes.fixed_inner && axes.same_taps;
+  const bool chunks = axes.chunk_axis >= 0;
+  plan.reduction_axis = chunks ? axes.chunk_axis : one_tile ? -1 : axes.reduction_axis;
+  plan.reduction_tile = chunks ? 1 : axes.column >= 0 ? choice.depth : choice.columns;
+  plan.sums_outside = axes.column >= 0 && axes.fixed_inner && axes.same_taps && !chunks;
   if (axes.column >= 0 && !group.tile_is_part && !axes.whole_rows) plan.tile[axes.column] = choice.columns;
   return plan;
 }

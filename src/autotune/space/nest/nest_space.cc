@@ -60,14 +60,7 @@ class NestSpace : public Space {
       if (is_for_products(rule)) for_products.insert(rule);
     }
     tensor_rules_ = {usual_rules_};
-    if (tensor_cores) {
-      tensor_rules_ = rules_for_fuller_tiles(
-          variants_, rules_for_tensor_cores(variants_, usual_rules_, for_products, *limits.gpu), for_products, *limits.gpu);
-      tensor_rules_ = rules_with_fewer_copies(variants_, std::move(tensor_rules_), usual_rules_, for_products, *limits.gpu);
-      // At last sums that are mixed in another kernel.
-      std::set<std::string> joint = tensor_rules_.front();
-      if (joint.erase(kSeparatingRule) > 0) tensor_rules_.push_back(std::move(joint));
-    }
+    if (tensor_cores) tensor_rules_ = rules_for_products(variants_, usual_rules_, for_products, *limits.gpu);
     make_parameters(variants_.at({usual_rules_}));
   }
 

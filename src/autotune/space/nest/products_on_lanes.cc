@@ -59,7 +59,7 @@ std::string why_no_place(const Nest& nest, const Sizes& sizes, const Found& foun
     if (enabled_by_default(rule)) rules.insert(rule);
     if (is_for_products(rule)) for_products.insert(rule);
   }
-  const auto axes = tensor_axes_after(variants, rules_for_tensor_cores(variants, rules, for_products, limits), limits);
+  const auto axes = tensor_axes_after(variants, rules_for_products(variants, rules, for_products, limits).front(), limits);
   if (axes && axes->no_product.empty()) return "";
   if (axes)
     return fmt::format("{} sums over several elements of a row beside it, and is no product of the same rows", axes->no_product);

@@ -188,6 +188,10 @@ class GroupFinder {
     if (fusion_ == Fusion::none) return false;
     const auto before = group_of(first, next).axes;
     const auto after = group_of(first, next + 1).axes;
+    // Chunks meet what adds them up, or its start.
+    const int adder = fusion_ == Fusion::alike && starts(next) ? user_of(next, next + 1) : next;
+    if (fusion_ == Fusion::alike && adder >= 0 && adds_chunks(first, adder))
+      return !after.empty() && group_of(next, next + 1).axes.size() == after.size();
     if (fusion_ == Fusion::connected) {
       if (components_[static_cast<std::size_t>(first)] != components_[static_cast<std::size_t>(next)]) return false;
     } else if (fusion_ >= Fusion::related && !shares_tensor(first, next)) {
@@ -199,6 +203,28 @@ class GroupFinder {
     }
     if (fusion_ == Fusion::alike && group_of(next, next + 1).axes.size() != after.size()) return false;
     return !after.empty() && (fusion_ == Fusion::maximal || after.size() == before.size());
+  }
+
+  /// Does the loop group at `next` add up short sums of products that the run makes for it alone? In memory these would be many times the
+  /// result.
+  bool adds_chunks(int first, int next) const {
+    constexpr double kShortSum = 64;
+    const LoopGroup& adds = structure_.loop_groups[static_cast<std::size_t>(loop_groups_[static_cast<std::size_t>(next)])];
+    const Nest& nest = base_.nest();
+    const auto is_chunk = [&](const std::string& tensor) {
+      for (int place = first; place < next; ++place) {
+        const LoopGroup& made = structure_.loop_groups[static_cast<std::size_t>(loop_groups_[static_cast<std::size_t>(place)])];
+        for (const std::string& name : made.statements) {
+          if (nest.statement(name).write.tensor == tensor && multiplies_matrices(nest.statement(name)))
+            return terms_of_sum(made) <= kShortSum && readers_of(nest, tensor).size() == 1;
+        }
+      }
+      return false;
+    };
+    return std::any_of(adds.statements.begin(), adds.statements.end(), [&](const std::string& name) {
+      const Statement& sum = nest.statement(name);
+      return sum.reduction == ReductionOp::add && sum.value.op() == ScalarOp::read && is_chunk(sum.reads.front().tensor);
+    });
   }
 
   /// Loop groups that computed tensors connect have one number.

@@ -100,7 +100,7 @@ std::vector<std::string> matching_rules(BaseSchedules& schedules) {
     if (!matching.contains(rule.name) && !rule.find(schedules.nest()).empty()) matching.insert(rule.name);
   }
   const Nest& usual_nest = schedules.after_rules(usual).nest();
-  for (const char* name : {kAligningRule, kSeparatingRule}) {
+  for (const char* name : {kAligningRule, kSeparatingRule, kPartsRule}) {
     if (!rule(name).find(usual_nest).empty()) matching.insert(name);
   }
   // Without composites, factors of products may be computed apart.
@@ -203,7 +203,7 @@ bool is_for_products(const std::string& rule) {
          rule == "gather_terms" || rule == "batch_first" || rule == "repeat_product" || rule == kJoiningRule ||
          rule == kJoinedRule || rule == kSumJoiningRule || rule == kKeepingRule || rule == "split_terms" ||
          rule == kSeparatingRule || rule == kAligningRule || rule == kOrderingRule || rule == kExpandingRule ||
-         rule == kNestingRule;
+         rule == kNestingRule || rule == kPartsRule;
 }
 
 bool multiplies_zeros(const std::string& rule) { return rule == "zero_terms"; }

@@ -46,6 +46,9 @@ inline constexpr const char* kSeparatingRule = "separate_sums";
 /// Makes products of squared differences, with sums of their own where those would cancel.
 inline constexpr const char* kExpandingRule = "expand_squares";
 
+/// Makes products of f32 operands of products of three parts each, in bf16.
+inline constexpr const char* kPartsRule = "bf16x6";
+
 /// Makes a product of matrices of two factors of a sum over several dims.
 inline constexpr const char* kNestingRule = "nest_products";
 

@@ -34,7 +34,9 @@ void TensorEmitter::emit(const TensorPlan& plan) {
   environment_ = arguments_.integers;
   // Weights of a product are rounded to 2^-9 there: a function of scores need not be finer than 2^-11.
   const auto rounds = [](const TensorOp& op) { return op.halves == 1; };
-  math_.coarse_tanh = plan.product_type == "bf16" && std::all_of(plan.ops.begin(), plan.ops.end(), rounds);
+  const bool rounded = has_half_arguments(*plan.program);
+  math_ = NvptxMath(!rounded);
+  math_.coarse_tanh = rounded && plan.product_type == "bf16" && std::all_of(plan.ops.begin(), plan.ops.end(), rounds);
   name_threads();
   roles();
 }

@@ -326,7 +326,7 @@ bool stays_approximate(const TensorPlan& plan, std::size_t k, std::set<int>& see
 
 bool may_be_approximate(const TensorPlan& plan, int k) {
   std::set<int> seen;
-  return !nests_functions(plan.ops[static_cast<std::size_t>(k)].op.value) &&
+  return has_half_arguments(*plan.program) && !nests_functions(plan.ops[static_cast<std::size_t>(k)].op.value) &&
          stays_approximate(plan, static_cast<std::size_t>(k), seen);
 }
 

@@ -43,7 +43,7 @@ BlockEmitter::BlockEmitter(llvm::IRBuilder<>& b, llvm::Function& function, Kerne
 
 void BlockEmitter::emit(const BlockPlan& plan) {
   plan_ = &plan;
-  math_ = NvptxMath(plan.is_all_f32());
+  math_ = NvptxMath(!has_half_arguments(*plan.program));
   environment_ = arguments_.integers;
   positions_.clear();
   registers_.clear();

@@ -160,11 +160,6 @@ const Placement* BlockPlan::placement(int k) const {
   return found == placements.end() ? nullptr : &found->second;
 }
 
-bool BlockPlan::is_all_f32() const {
-  return std::none_of(program->buffers.begin(), program->buffers.end(),
-                      [](const Buffer& buffer) { return buffer.memory == Memory::argument && size_in_bytes(buffer.type) == 2; });
-}
-
 bool BlockPlan::in_registers(const TileAccess& access) const {
   const Placement* place = placement(access.buffer);
   return place != nullptr && place->kind == Placement::Kind::registers;

@@ -203,7 +203,6 @@ struct BlockPlan {
 
   const Buffer& buffer(int k) const { return program->buffers[k]; }
   const Placement* placement(int k) const;
-  bool is_all_f32() const;  ///< no argument has 16 bits: nothing is rounded to fewer bits than it is computed with
   bool in_registers(const TileAccess& access) const;  ///< or in the thread's own shared memory
   int all_threads() const { return threads * cluster; }
   std::int64_t partials_bytes(const BlockOp& op) const;   ///< of a reduction or prefix that crosses warps or groups

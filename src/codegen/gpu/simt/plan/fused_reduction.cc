@@ -208,7 +208,7 @@ void reuse_terms(BlockPlan& plan, const Composite& composite, std::vector<BlockN
   const auto pair = find_pair(plan, composite, children);
   // Exponents that multiply the lead before they subtract it have limits of their own for it.
   const bool plain = composite.view.op() == ScalarOp::scalar || composite.view.args().back().op() == ScalarOp::constant;
-  if (!pair || plan.is_all_f32() || counts_points(composite) || !plain) return;
+  if (!pair || !has_half_arguments(*plan.program) || counts_points(composite) || !plain) return;
   const auto op_at = [&](std::size_t k) -> const TileOp& { return plan.ops[children[k].op].op; };
   const int lead = op_at(pair->lead).write.buffer;
   for (std::size_t k = pair->lead + 1; k < pair->follower; ++k) {

@@ -18,11 +18,11 @@
 #include <isl/set.h>
 
 #include <algorithm>
-#include <map>
 #include <optional>
 #include <set>
 #include <utility>
 
+#include "poly/algebra/guarded/sum_edit.h"
 #include "poly/algebra/operands/half_products.h"
 #include "poly/algebra/operands/whole_dims.h"
 #include "poly/algebra/rules/rule_list.h"
@@ -81,196 +81,94 @@ std::optional<std::pair<std::size_t, std::size_t>> operands_of(const Nest& nest,
   const auto operands = squared_difference(sum);
   why = "it is no sum of squares of differences of two elements of one 16-bit type, in f32";
   if (!operands) return std::nullopt;
-  const Tensor& tensor = nest.tensor(sum.write.tensor);
-  why = "it does not add up to a temporary of f32 from 0 on";
-  if (tensor.role != TensorRole::temporary || tensor.type != ElementType::f32 || !starts_from(nest, sum, 0)) return std::nullopt;
-  why = "it shares its loops or its result with other statements";
-  const std::vector<const Statement*> starts = initialisers_of(nest, sum), readers = readers_of(nest, tensor.name);
-  if (starts.size() != 1 || writers_of(nest, tensor.name).size() != 2 || !alone_in_group(nest, sum.name) ||
-      !alone_in_group(nest, starts.front()->name))
-    return std::nullopt;
-  why = "its result is read before it is complete, or elements have no terms";
-  const auto later = [&](const Statement* reader) { return reader->group > sum.group; };
-  if (!std::all_of(readers.begin(), readers.end(), later) || !always_has_points(nest, sum)) return std::nullopt;
+  if (!can_be_guarded(nest, sum, why)) return std::nullopt;
   why = "it has no rows and columns, with one dim of terms that both operands follow";
   const auto [a, b] = *operands;
   const std::vector<int> reduced = reduced_dims(sum);
   const bool both = reduced.size() == 1 && depends_on_dim(sum.reads[a].relation, reduced.front()) &&
                     depends_on_dim(sum.reads[b].relation, reduced.front());
-  if (!both || names_of_indices(sum, sum.write).empty() || !sum.indices.empty() || !follows_own_dim(sum, a, b) ||
-      !follows_own_dim(sum, b, a))
-    return std::nullopt;
+  if (!both || !follows_own_dim(sum, a, b) || !follows_own_dim(sum, b, a)) return std::nullopt;
   why = "elements of one row have other terms each";
   if (!shares_terms(nest, sum, a, reduced.front()) || !shares_terms(nest, sum, b, reduced.front())) return std::nullopt;
   why = "its operands are written when the sum has begun";
   for (const std::size_t operand : {a, b}) {
     for (const Statement* writer : writers_of(nest, sum.reads[operand].tensor)) {
-      if (writer->group >= starts.front()->group) return std::nullopt;
+      if (writer->group >= initialisers_of(nest, sum).front()->group) return std::nullopt;
     }
   }
   return operands;
 }
 
-isl::map along_dims(const isl::map& relation, const Statement& sum, const std::set<int>& dims, const std::string& name) {
-  isl_map* map = relation.intersect_domain(sum.domain).release();
-  for (int d = static_cast<int>(sum.dims.size()); d-- > 0;) {
-    if (!dims.contains(d)) map = isl_map_project_out(map, isl_dim_in, static_cast<unsigned>(d), 1);
-  }
-  return isl::manage(isl_map_set_tuple_name(map, isl_dim_in, name.c_str()));
-}
-
-/// The sum's statement over some of its dims alone, without accesses.
-Statement over_dims(const Nest& nest, const Statement& sum, const std::set<int>& dims, const std::string& name) {
-  Statement result;
-  result.name = name;
-  isl_set* domain = domain_in(nest, sum).release();
-  for (int d = static_cast<int>(sum.dims.size()); d-- > 0;) {
-    if (!dims.contains(d)) domain = isl_set_project_out(domain, isl_dim_set, static_cast<unsigned>(d), 1);
-  }
-  domain = isl_set_coalesce(isl_set_gist_params(domain, full_context(nest).release()));
-  domain = isl_set_set_tuple_name(domain, name.c_str());
-  unsigned at = 0;
-  for (const int d : dims) {
-    result.dims.push_back(sum.dims[static_cast<std::size_t>(d)]);
-    domain = isl_set_set_dim_name(domain, isl_dim_set, at++, result.dims.back().c_str());
-  }
-  result.domain = isl::manage(domain);
-  return result;
-}
-
 class Expansion {
  public:
   Expansion(const Nest& nest, const Statement& sum, std::pair<std::size_t, std::size_t> operands)
-      : result_(nest), sum_(sum), start_(*initialisers_of(nest, sum).front()), operands_(operands) {
-    const Tensor& whole = nest.tensor(sum.write.tensor);
-    reduced_ = reduced_dims(sum).front();
-    const std::vector<std::string> names = names_of_indices(sum, sum.write);
-    for (std::size_t k = 0; k < names.size(); ++k) {
-      const auto at = std::find(sum.dims.begin(), sum.dims.end(), names[k]) - sum.dims.begin();
-      extents_.emplace(static_cast<int>(at), whole.shape[k]);
-    }
-  }
+      : edit_(nest, sum), operands_(operands), reduced_(reduced_dims(sum).front()) {}
 
   Nest expand() {
-    std::set<int> dims;
-    for (const auto& [d, extent] : extents_) dims.insert(d);
-    const isl::map left = squares(operands_.first, "_left"), right = squares(operands_.second, "_right"), dot = product(dims);
-    const isl::map choice = choose(dims, {left, right, dot});
-    Statement sum = sum_, start = start_;
-    const auto chosen = [&](Statement& statement, const isl::map& access) {
-      return ScalarExpr::read(add_read(statement, {tuple_of(access), access}), ElementType::f32);
-    };
-    const ScalarExpr zero = ScalarExpr::constant(0), none = ScalarExpr::make(ScalarOp::lt, {chosen(sum, choice), zero});
-    sum.value = ScalarExpr::make(ScalarOp::select, {none, sum.value, zero});
-    const isl::map to_sum =
-        start.write.relation.apply_range(sum.write.relation.intersect_domain(domain_in(result_, sum)).reverse());
-    const isl::map seen = to_sum.apply_range(choice).coalesce();
-    const ScalarExpr in_start = chosen(start, isl::manage(isl_map_gist_domain(seen.copy(), domain_in(result_, start).release())));
-    start.value = ScalarExpr::make(ScalarOp::max, {in_start, zero});
-    Tensor kept = result_.tensor(sum.write.tensor);
-    kept.name = fresh_name(result_, kept.name + "_kept");
-    result_.tensors.push_back(kept);
-    Statement copy = over_dims(result_, sum_, dims, fresh_name(result_, kept.name + "_copied"));
-    copy.write = {sum.write.tensor, seen_from(copy, dims, sum.write.relation)};
-    copy.reads = {{kept.name, copy.write.relation.set_range_tuple(kept.name)}};
-    copy.value = ScalarExpr::read(0, ElementType::f32);
-    insert_statement(result_, group_end(result_, sum.name), copy);
-    for (Statement* statement : {&start, &sum}) {
-      statement->write = {kept.name, statement->write.relation.set_range_tuple(kept.name)};
-      statement->group = result_.statement(statement->name).group;
-      replace_statement(result_, *statement);
-    }
-    return std::move(result_);
+    const isl::map left = squares(operands_.first, "_left"), right = squares(operands_.second, "_right"), dot = product();
+    const ScalarExpr zero = ScalarExpr::constant(0);
+    return edit_.guard(
+        choose({left, right, dot}), [&](const ScalarExpr& chosen) { return ScalarExpr::make(ScalarOp::lt, {chosen, zero}); },
+        [&](const ScalarExpr& chosen) { return ScalarExpr::make(ScalarOp::max, {chosen, zero}); });
   }
 
  private:
-  static std::string tuple_of(const isl::map& access) { return isl_map_get_tuple_name(access.get(), isl_dim_out); }
-
-  /// The sum's access as a statement over some of the sum's dims has it.
-  isl::map seen_from(const Statement& statement, const std::set<int>& dims, const isl::map& access) const {
-    const isl::map map = along_dims(access, sum_, dims, statement.name);
-    return isl::manage(isl_map_gist_domain(map.copy(), domain_in(result_, statement).release()));
-  }
-
-  void insert(const Statement& statement) { insert_statement(result_, position_of(result_, start_.name), statement); }
-
-  /// A temporary for sums over the reduced dim at these other dims. { Sum -> Tensor } of the sum's own element.
-  isl::map add_tensor(const std::set<int>& dims, const std::string& suffix) {
-    Tensor tensor = result_.tensor(sum_.write.tensor);
-    tensor.name = fresh_name(result_, tensor.name + suffix);
-    tensor.shape.clear();
-    isl_map* access = isl_set_identity(sum_.domain.copy());
-    for (int d = static_cast<int>(sum_.dims.size()); d-- > 0;) {
-      if (!dims.contains(d)) access = isl_map_project_out(access, isl_dim_out, static_cast<unsigned>(d), 1);
-    }
-    access = isl_map_gist_domain(access, sum_.domain.copy());
-    for (const int d : dims) tensor.shape.push_back(extents_.at(d));
-    result_.tensors.push_back(tensor);
-    return isl::manage(isl_map_set_tuple_name(access, isl_dim_out, tensor.name.c_str()));
-  }
+  const Access& read(std::size_t operand) const { return edit_.sum().reads[operand]; }
 
   /// Start and sum of what is read, at the dims of `to`.
   void add_sum(const std::set<int>& dims, const isl::map& to, const std::vector<std::size_t>& reads, const ScalarExpr& value) {
-    const std::string tensor = tuple_of(to);
+    edit_.add_start(dims, to);
     std::set<int> all = dims;
     all.insert(reduced_);
-    Statement start = over_dims(result_, sum_, dims, fresh_name(result_, tensor + "_init"));
-    start.write = {tensor, seen_from(start, dims, to)};
-    start.value = ScalarExpr::constant(0);
-    insert(start);
-    Statement sum = over_dims(result_, sum_, all, fresh_name(result_, tensor + "_sum"));
-    sum.write = {tensor, seen_from(sum, all, to)};
-    for (const std::size_t read : reads)
-      sum.reads.push_back({sum_.reads[read].tensor, seen_from(sum, all, sum_.reads[read].relation)});
+    Statement sum = over_dims(edit_.nest(), edit_.sum(), all, fresh_name(edit_.nest(), tensor_of(to) + "_sum"));
+    sum.write = {tensor_of(to), edit_.seen_from(sum, all, to)};
+    for (const std::size_t each : reads) sum.reads.push_back({read(each).tensor, edit_.seen_from(sum, all, read(each).relation)});
     sum.value = value;
     sum.reduction = ReductionOp::add;
-    insert(sum);
+    edit_.insert(sum);
   }
 
-  ScalarExpr wide(int read, std::size_t operand) const {
-    return ScalarExpr::cast(ElementType::f32, ScalarExpr::read(read, result_.tensor(sum_.reads[operand].tensor).type));
+  ScalarExpr wide(int ordinal, std::size_t operand) {
+    return ScalarExpr::cast(ElementType::f32, ScalarExpr::read(ordinal, edit_.nest().tensor(read(operand).tensor).type));
   }
 
   isl::map squares(std::size_t operand, const std::string& suffix) {
-    std::set<int> dims;
-    for (const auto& [d, extent] : extents_) {
-      if (depends_on_dim(sum_.reads[operand].relation, d)) dims.insert(d);
-    }
-    const isl::map to = add_tensor(dims, suffix);
+    std::set<int> dims = edit_.elements();
+    std::erase_if(dims, [&](int d) { return !depends_on_dim(read(operand).relation, d); });
+    const isl::map to = edit_.add_tensor(dims, suffix);
     add_sum(dims, to, {operand}, ScalarExpr::make(ScalarOp::mul, {wide(0, operand), wide(0, operand)}));
     return to;
   }
 
-  isl::map product(const std::set<int>& dims) {
-    const isl::map to = add_tensor(dims, "_product");
-    add_sum(dims, to, {operands_.first, operands_.second},
+  isl::map product() {
+    const isl::map to = edit_.add_tensor(edit_.elements(), "_product");
+    add_sum(edit_.elements(), to, {operands_.first, operands_.second},
             ScalarExpr::make(ScalarOp::mul, {wide(0, operands_.first), wide(1, operands_.second)}));
     return to;
   }
 
   /// The expansion's value where it is as good, else -1.
-  isl::map choose(const std::set<int>& dims, const std::vector<isl::map>& sums) {
-    const isl::map to = add_tensor(dims, "_choice");
-    Statement choice = over_dims(result_, sum_, dims, fresh_name(result_, tuple_of(to) + "_made"));
-    choice.write = {tuple_of(to), seen_from(choice, dims, to)};
+  isl::map choose(const std::vector<isl::map>& sums) {
+    const std::set<int> dims = edit_.elements();
+    const isl::map to = edit_.add_tensor(dims, "_choice");
+    Statement choice = over_dims(edit_.nest(), edit_.sum(), dims, fresh_name(edit_.nest(), tensor_of(to) + "_made"));
+    choice.write = {tensor_of(to), edit_.seen_from(choice, dims, to)};
     std::vector<ScalarExpr> reads;
     for (const isl::map& sum : sums)
-      reads.push_back(ScalarExpr::read(add_read(choice, {tuple_of(sum), seen_from(choice, dims, sum)}), ElementType::f32));
+      reads.push_back(ScalarExpr::read(add_read(choice, {tensor_of(sum), edit_.seen_from(choice, dims, sum)}), ElementType::f32));
     const auto make = [](ScalarOp op, const ScalarExpr& x, const ScalarExpr& y) { return ScalarExpr::make(op, {x, y}); };
     const auto number = [](double value) { return ScalarExpr::constant(value); };
     const ScalarExpr squares = make(ScalarOp::add, reads[0], reads[1]);
     const ScalarExpr value = make(ScalarOp::sub, squares, make(ScalarOp::mul, number(2), reads[2]));
     const ScalarExpr least = make(ScalarOp::add, make(ScalarOp::mul, number(kShare), squares), number(kLeast));
     choice.value = ScalarExpr::make(ScalarOp::select, {make(ScalarOp::lt, least, value), value, number(-1)});
-    insert(choice);
+    edit_.insert(choice);
     return to;
   }
 
-  Nest result_;
-  const Statement sum_, start_;
+  SumEdit edit_;
   const std::pair<std::size_t, std::size_t> operands_;
-  int reduced_ = -1;
-  std::map<int, isl::pw_aff> extents_;  ///< of the sum's dims that index its result
+  const int reduced_;
 };
 
 std::vector<RuleMatch> find(const Nest& nest) {

@@ -1,0 +1,325 @@
+// Rule "bf16x6": a product of matrices in f32 becomes six products of operands in bf16, which tensor cores take.
+//
+// Pattern    r_e = sum over k of a b in f32, a and b elements of tensors of f32. Each follows k, and a dim of the result that the other does
+//            not (a product of matrices).
+// Rewrite    a_0 = bf16(a), a_1 = bf16(a - a_0), a_2 = bf16(a - a_0 - a_1), and b alike; a_1 and a_2 are 0 where a is infinite or NaN. Terms
+//            come in chunks o of 64: s_eo = sum over k in o of a_1 b_1 + a_0 b_2 + a_2 b_0 + a_0 b_1 + a_1 b_0 + a_0 b_0, in this order, and
+//            P_e = sum over o of s_eo, without chunks where there is one. t_e starts from P_e where |P_e| is finite, else from 0, and adds up a b where it is not; r_e is t_e.
+// Conditions the sum starts from 0 into a temporary of f32; start and sum are alone in their loops, and nobody reads it before it is complete;
+//            every element has terms; elements of a and b are multiplied 256 times each, as far as sizes are known; no value of k is negative; nothing writes a's and b's tensors from the start of the sum on.
+// Proof      f32 has 24 bits, bf16 has 8, so that finite a are a_0 + a_1 + a_2 exactly, but for parts below 2^-133. Where an a or b is infinite
+//            or NaN, or rounds to an infinite a_0, so is a_0 b_0 or it is NaN, and with it P_e, whatever the other terms are: then the direct
+//            sum is taken.
+// Rounding   what is left out of a term, a_1 b_2 + a_2 b_1 + a_2 b_2, is 2^-24 + 2^-32 of |a b| at most, about what f32 makes of the product.
+//            Tensor cores cut sums off after each 16 terms: 24 times in a chunk, of which 20 see parts of 2^-8 alone. So s_eo is off by
+//            2^-21 of the sum of |a b| at most. The sum over chunks rounds to nearest, as f32 does.
+// Source     G. Henry, P. Tang, A. Heinecke, Leveraging the bfloat16 Artificial Intelligence Datatype for Higher-Precision Computations, 2019;
+//            chunks as in H. Ootomo, R. Yokota, Recovering single precision accuracy from Tensor Cores, 2022.
+#include <isl/constraint.h>
+#include <isl/map.h>
+#include <isl/set.h>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "poly/algebra/guarded/sum_edit.h"
+#include "poly/algebra/operands/half_products.h"
+#include "poly/algebra/rules/rule_list.h"
+#include "poly/algebra/values/nest_edit.h"
+#include "poly/algebra/values/polynomial.h"
+#include "poly/nest/nest_sets.h"
+
+namespace nestor {
+namespace {
+
+constexpr const char* kName = "bf16x6";
+constexpr int kChunk = 64;  ///< terms between two roundings to nearest
+constexpr std::int64_t kFewestUses = 256;  ///< of an element, so that its parts cost less than they save
+constexpr double kLargest = 3.4028234663852886e38;  ///< f32
+
+using Operands = std::pair<std::size_t, std::size_t>;
+using Parts = std::array<std::string, 3>;  ///< names of tensors
+
+ScalarExpr make(ScalarOp op, const ScalarExpr& x, const ScalarExpr& y) { return ScalarExpr::make(op, {x, y}); }
+
+/// |x| <= the largest number: neither infinite nor NaN.
+ScalarExpr is_finite(const ScalarExpr& x) {
+  return make(ScalarOp::le, ScalarExpr::make(ScalarOp::abs, {x}), ScalarExpr::constant(kLargest));
+}
+
+/// The two different reads of f32 whose products the statement adds up.
+std::optional<Operands> wide_products(const Statement& sum) {
+  const ScalarExpr& value = sum.value;
+  if (sum.reduction != ReductionOp::add || value.op() != ScalarOp::mul) return std::nullopt;
+  for (const ScalarExpr& factor : value.args()) {
+    if (factor.op() != ScalarOp::read || factor.type() != ElementType::f32) return std::nullopt;
+  }
+  const auto a = static_cast<std::size_t>(value.args()[0].ordinal()), b = static_cast<std::size_t>(value.args()[1].ordinal());
+  return a == b ? std::nullopt : std::optional(Operands(a, b));
+}
+
+/// How often an element of the operand is multiplied: along dims of the result that it does not follow. Of dims of unknown extents: often.
+std::int64_t uses(const Nest& nest, const Statement& sum, std::size_t operand) {
+  std::int64_t times = 1;
+  for (int d = 0; d < static_cast<int>(sum.dims.size()); ++d) {
+    if (depends_on_dim(sum.reads[operand].relation, d)) continue;
+    times *= known_value(nest, extent_of(nest, sum.domain, d)).value_or(kFewestUses);
+    if (times >= kFewestUses) break;
+  }
+  return times;
+}
+
+/// Sets `why` where the rule does not apply.
+std::optional<Operands> operands_of(const Nest& nest, const Statement& sum, std::string& why) {
+  why = "it is no sum of products of two elements in f32";
+  const auto operands = wide_products(sum);
+  if (!operands || !can_be_guarded(nest, sum, why)) return std::nullopt;
+  why = "it has no rows and columns, with one dim of terms that both operands follow";
+  const auto [a, b] = *operands;
+  const std::vector<int> reduced = reduced_dims(sum);
+  const bool both = reduced.size() == 1 && depends_on_dim(sum.reads[a].relation, reduced.front()) &&
+                    depends_on_dim(sum.reads[b].relation, reduced.front());
+  if (!both || !follows_own_dim(sum, a, b) || !follows_own_dim(sum, b, a)) return std::nullopt;
+  why = fmt::format("its operands' elements are multiplied less than {} times each", kFewestUses);
+  if (uses(nest, sum, a) < kFewestUses || uses(nest, sum, b) < kFewestUses) return std::nullopt;
+  why = "its terms begin below 0";
+  if (has_negative_values(nest, sum, reduced)) return std::nullopt;
+  why = "its operands are written when the sum has begun";
+  for (const std::size_t operand : {a, b}) {
+    for (const Statement* writer : writers_of(nest, sum.reads[operand].tensor)) {
+      if (writer->group >= initialisers_of(nest, sum).front()->group) return std::nullopt;
+    }
+  }
+  return operands;
+}
+
+/// { sum[.., k, ..] -> name[.., .., o, t] : k = 64 o + t, 0 <= t < 64 }
+isl::map chunk_map(const Statement& sum, int k, const std::string& name) {
+  const auto dims = static_cast<unsigned>(sum.dims.size());
+  isl_space* space = isl_space_add_dims(
+      isl_space_map_from_set(isl_set_get_space(sum.domain.get())), isl_dim_out, 1);
+  space = isl_space_set_tuple_name(space, isl_dim_out, name.c_str());
+  isl_map* map = isl_map_universe(isl_space_copy(space));
+  unsigned at = 0;
+  for (unsigned d = 0; d < dims; ++d) {
+    if (static_cast<int>(d) != k) map = isl_map_equate(map, isl_dim_in, static_cast<int>(d), isl_dim_out, static_cast<int>(at++));
+  }
+  isl_constraint* cut = isl_constraint_alloc_equality(isl_local_space_from_space(space));
+  cut = isl_constraint_set_coefficient_si(cut, isl_dim_in, k, -1);
+  cut = isl_constraint_set_coefficient_si(cut, isl_dim_out, static_cast<int>(at), kChunk);
+  cut = isl_constraint_set_coefficient_si(cut, isl_dim_out, static_cast<int>(at) + 1, 1);
+  map = isl_map_add_constraint(map, cut);
+  map = isl_map_lower_bound_si(map, isl_dim_out, at + 1, 0);
+  return isl::manage(isl_map_upper_bound_si(map, isl_dim_out, at + 1, kChunk - 1));
+}
+
+class SixProducts {
+ public:
+  SixProducts(const Nest& nest, const Statement& sum, Operands operands)
+      : edit_(nest, sum), operands_(operands), reduced_(reduced_dims(sum).front()) {}
+
+  Nest apply() {
+    std::map<std::string, Parts> parts;  // by tensor
+    for (const std::size_t operand : {operands_.first, operands_.second}) {
+      const std::string& tensor = read(operand).tensor;
+      if (!parts.contains(tensor)) parts[tensor] = split(operand);
+    }
+    const Parts &a = parts.at(read(operands_.first).tensor), &b = parts.at(read(operands_.second).tensor);
+    const isl::map whole = is_short() ? add_sums(a, b) : add_chunks(a, b);
+    const ScalarExpr zero = ScalarExpr::constant(0);
+    return edit_.guard(
+        whole, [&](const ScalarExpr& found) { return ScalarExpr::make(ScalarOp::logical_not, {is_finite(found)}); },
+        [&](const ScalarExpr& found) { return ScalarExpr::make(ScalarOp::select, {is_finite(found), found, zero}); });
+  }
+
+ private:
+  const Access& read(std::size_t operand) const { return edit_.sum().reads[operand]; }
+
+  /// All elements of the tensor that the sum reads.
+  isl::set elements_read(const std::string& tensor) {
+    isl::set all;
+    for (const std::size_t operand : {operands_.first, operands_.second}) {
+      if (read(operand).tensor != tensor) continue;
+      const isl::set elements = domain_in(edit_.nest(), edit_.sum()).apply(read(operand).relation);
+      all = all.is_null() ? elements : all.unite(elements);
+    }
+    return all.coalesce();
+  }
+
+  /// Stores the three parts of what is read of the operand's tensor.
+  Parts split(std::size_t operand) {
+    const Tensor tensor = edit_.nest().tensor(read(operand).tensor);
+    Parts parts;
+    for (std::size_t p = 0; p < parts.size(); ++p) {
+      constexpr std::array kNames{"_high", "_middle", "_low"};
+      parts[p] = fresh_name(edit_.nest(), tensor.name + kNames[p]);
+      Statement store = copy_statement(edit_.nest(), tensor, edit_.sum(), read(operand), parts[p]);
+      isl_set* elements = isl_set_set_tuple_name(elements_read(tensor.name).release(), parts[p].c_str());
+      const isl::set domain = store.domain.intersect(isl::manage(elements));
+      store.domain = isl::manage(isl_set_gist_params(domain.copy(), full_context(edit_.nest()).release())).coalesce();
+      const ScalarExpr x = ScalarExpr::read(0, ElementType::f32);
+      ScalarExpr rest = x;
+      for (std::size_t before = 0; before < p; ++before) {
+        const int ordinal = add_read(store, {parts[before], store.reads[0].relation.set_range_tuple(parts[before])});
+        rest = make(ScalarOp::sub, rest, ScalarExpr::cast(ElementType::f32, ScalarExpr::read(ordinal, ElementType::bf16)));
+      }
+      if (p > 0) rest = ScalarExpr::make(ScalarOp::select, {is_finite(x), rest, ScalarExpr::constant(0)});
+      store.value = ScalarExpr::cast(ElementType::bf16, rest);
+      Tensor part = tensor;
+      part.name = parts[p];
+      part.type = ElementType::bf16;
+      part.role = TensorRole::temporary;
+      part.tolerance.reset();
+      edit_.nest().tensors.push_back(part);
+      edit_.insert(store);
+    }
+    return parts;
+  }
+
+  /// The sum's points, by chunks.
+  Statement chunked(const std::string& name) {
+    const Statement& sum = edit_.sum();
+    Statement result;
+    result.name = name;
+    for (int d = 0; d < static_cast<int>(sum.dims.size()); ++d) {
+      if (d != reduced_) result.dims.push_back(sum.dims[static_cast<std::size_t>(d)]);
+    }
+    const std::string terms = sum.dims[static_cast<std::size_t>(reduced_)];
+    result.dims.push_back(fresh_dim(result.dims, terms + "_chunk"));
+    result.dims.push_back(terms);
+    isl_set* domain = domain_in(edit_.nest(), sum).apply(chunk_map(sum, reduced_, name)).release();
+    domain = isl_set_lower_bound_si(domain, isl_dim_set, static_cast<unsigned>(result.dims.size()) - 2, 0);
+    domain = isl_set_coalesce(isl_set_gist_params(domain, full_context(edit_.nest()).release()));
+    for (std::size_t d = 0; d < result.dims.size(); ++d)
+      domain = isl_set_set_dim_name(domain, isl_dim_set, static_cast<unsigned>(d), result.dims[d].c_str());
+    result.domain = isl::manage(domain);
+    return result;
+  }
+
+  /// The sum's access as its points in chunks have it.
+  isl::map by_chunks(const Statement& chunked, const isl::map& access) {
+    const isl::map to_sum = chunk_map(edit_.sum(), reduced_, chunked.name).reverse();
+    return isl::manage(isl_map_gist_domain(to_sum.apply_range(access).release(), domain_in(edit_.nest(), chunked).release()));
+  }
+
+  /// The six sums at all of these points. `places`: sets what a sum writes, and returns how it reads both operands.
+  void add_products(const Parts& a, const Parts& b, const Statement& points,
+                    const std::function<std::pair<isl::map, isl::map>(Statement&)>& places) {
+    constexpr std::array<std::pair<std::size_t, std::size_t>, 6> kPairs{{{1, 1}, {0, 2}, {2, 0}, {0, 1}, {1, 0}, {0, 0}}};
+    std::set<int> all;
+    for (int d = 0; d < static_cast<int>(points.dims.size()); ++d) all.insert(d);
+    for (const auto& [p, q] : kPairs) {
+      Statement product = over_dims(edit_.nest(), points, all, fresh_name(edit_.nest(), points.name));
+      const auto [in_a, in_b] = places(product);
+      const auto factor = [&](const std::string& part, const isl::map& access) {
+        const int ordinal = add_read(product, {part, access.set_range_tuple(part)});
+        return ScalarExpr::cast(ElementType::f32, ScalarExpr::read(ordinal, ElementType::bf16));
+      };
+      product.value = make(ScalarOp::mul, factor(a[p], in_a), factor(b[q], in_b));
+      product.reduction = ReductionOp::add;
+      edit_.insert(product);
+    }
+  }
+
+  /// The sum of few terms of the products of parts. { Sum -> Tensor }
+  isl::map add_sums(const Parts& a, const Parts& b) {
+    const isl::map whole = edit_.add_tensor(edit_.elements(), "_product");
+    edit_.add_start(edit_.elements(), whole);
+    std::set<int> all = edit_.elements();
+    all.insert(reduced_);
+    const Statement points = over_dims(edit_.nest(), edit_.sum(), all, fresh_name(edit_.nest(), tensor_of(whole) + "_sum"));
+    add_products(a, b, points, [&](Statement& product) {
+      product.write = {tensor_of(whole), edit_.seen_from(product, all, whole)};
+      return std::pair(edit_.seen_from(product, all, read(operands_.first).relation),
+                       edit_.seen_from(product, all, read(operands_.second).relation));
+    });
+    return whole;
+  }
+
+  /// Has every sum the terms of one chunk at most?
+  bool is_short() {
+    const auto terms = known_value(edit_.nest(), extent_of(edit_.nest(), edit_.sum().domain, reduced_));
+    return terms && *terms <= kChunk;
+  }
+
+  /// The sum over chunks of the products of parts. { Sum -> Tensor }
+  isl::map add_chunks(const Parts& a, const Parts& b) {
+    const std::set<int> elements = edit_.elements();
+    const std::string base = edit_.sum().write.tensor;
+    Tensor sums = edit_.nest().tensor(base);
+    sums.name = fresh_name(edit_.nest(), base + "_chunks");
+    const Statement points = chunked(fresh_name(edit_.nest(), sums.name + "_sum"));
+    const int last = static_cast<int>(points.dims.size()) - 1;
+    // Elements and chunks: all dims of the points but the terms.
+    sums.shape.clear();
+    for (const int d : elements) sums.shape.push_back(edit_.extent(d));
+    sums.shape.push_back(extent_of(edit_.nest(), points.domain, last - 1));
+    edit_.nest().tensors.push_back(sums);
+    std::set<int> chunks;
+    for (int d = 0; d < last; ++d) chunks.insert(d);
+    const auto access_of = [&](const Statement& statement, const std::string& tensor, unsigned dims) {
+      isl_map* same = isl_set_identity(statement.domain.copy());
+      const auto all = static_cast<unsigned>(statement.dims.size());
+      same = isl_map_project_out(same, isl_dim_out, dims, all - dims);
+      same = isl_map_gist_domain(same, statement.domain.copy());
+      return Access{tensor, isl::manage(isl_map_set_tuple_name(same, isl_dim_out, tensor.c_str()))};
+    };
+    Statement start = over_dims(edit_.nest(), points, chunks, fresh_name(edit_.nest(), sums.name + "_init"));
+    start.write = access_of(start, sums.name, static_cast<unsigned>(last));
+    start.value = ScalarExpr::constant(0);
+    edit_.insert(start);
+    add_products(a, b, points, [&](Statement& product) {
+      product.write = access_of(product, sums.name, static_cast<unsigned>(last));
+      return std::pair(by_chunks(product, read(operands_.first).relation), by_chunks(product, read(operands_.second).relation));
+    });
+    const isl::map whole = edit_.add_tensor(elements, "_product");
+    edit_.add_start(elements, whole);
+    Statement sum = over_dims(edit_.nest(), points, chunks, fresh_name(edit_.nest(), tensor_of(whole) + "_sum"));
+    sum.write = access_of(sum, tensor_of(whole), static_cast<unsigned>(last) - 1);
+    sum.reads = {access_of(sum, sums.name, static_cast<unsigned>(last))};
+    sum.value = ScalarExpr::read(0, ElementType::f32);
+    sum.reduction = ReductionOp::add;
+    edit_.insert(sum);
+    return whole;
+  }
+
+  SumEdit edit_;
+  const Operands operands_;
+  const int reduced_;
+};
+
+std::vector<RuleMatch> find(const Nest& nest) {
+  std::string why;
+  return matching_statements(nest, kName, [&](const Statement& statement) {
+    return operands_of(nest, statement, why) ? statement.name + " is six sums of products in bf16" : "";
+  });
+}
+
+RuleResult apply(const Nest& nest, const std::vector<std::string>& target) {
+  const std::string name = statement_argument(nest, kName, target, 1);
+  std::string why;
+  const auto operands = operands_of(nest, nest.statement(name), why);
+  if (!operands) refuse_rule(kName, name, why);
+  return {SixProducts(nest, nest.statement(name), *operands).apply(), {}, false};
+}
+
+}  // namespace
+
+const Rule& bf16x6_rule() {
+  static const Rule rule{kName,
+                         "a product of matrices in f32 is made of six in bf16, for tensor cores (argument: statement)",
+                         "f32 numbers are sums of three in bf16; what is not finite is computed directly",
+                         "as f32 rounds a product, 2^-24 of each term, and 2^-21 of its 63 neighbours at most",
+                         find,
+                         apply};
+  return rule;
+}
+
+}  // namespace nestor
