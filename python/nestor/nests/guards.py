@@ -1,17 +1,17 @@
 """Reads that are only there under a condition: a select whose chosen side alone lies inside its tensors.
 
 Such a select becomes a tensor that is written part by part, each where its condition holds: then every read of every statement
-is there at every point of the statement's domain.
+is there at every point of the statement's domain. Where it reads what its own loops write, it stays, and its reads say where.
 """
 
 from .affine import TRUE, both
-from .values import Value
+from .values import Value, from_condition
 
 
 def is_inside(tensor, at):
     """Whether these indices are plainly those of an element that is there: whole ranges of the extents of a tensor without
     gaps."""
-    whole = not tensor.updates or any(update.where == TRUE and update.reduction is None for update in tensor.updates)
+    whole = not tensor.is_written or any(update.where == TRUE and update.reduction is None for update in tensor.updates)
     return whole and all(_spans(index, extent) for index, extent in zip(at, tensor.shape))
 
 
@@ -44,7 +44,7 @@ def needs_guard(value):
 def parts_of(value, where=TRUE):
     """[(condition, value)] of a guarded select and those in its sides, to be written one after the other: later ones may
     overwrite. Conditions are conjunctions."""
-    if not (has_guard(value) and any(needs_guard(side) for side in value.args[1:])):
+    if not is_choice(value):
         return [(where, value)]
     condition, then, otherwise = value.args[0].condition, value.args[1], value.args[2]
     rest = where if not needs_guard(otherwise) else both(where, ~condition)
@@ -57,13 +57,41 @@ def lift_guarded(value, make):
 
     def lifted(node):
         if id(node) not in done:
-            if has_guard(node) and any(needs_guard(side) for side in node.args[1:]):
-                found = make(node)
+            if is_choice(node):
+                done[id(node)] = make(node)
             else:
-                args = [lifted(arg) for arg in node.args]
-                same = all(one is other for one, other in zip(args, node.args))
-                found = node if same else Value(node.op, node.type, args, node.payload)
-            done[id(node)] = found
+                done[id(node)] = node.with_args([lifted(arg) for arg in node.args])
         return done[id(node)]
 
     return lifted(value)
+
+
+def is_choice(value):
+    """Whether a value is a guarded select that needs its guard."""
+    return has_guard(value) and any(needs_guard(side) for side in value.args[1:])
+
+
+def in_place(value):
+    """The value with every read in its guarded selects bound to the condition under which it is chosen: elsewhere its element
+    need not be there. For values that no table before the loops can hold."""
+    done = {}
+
+    def bound(node, where):
+        key = (id(node), where)
+        if key not in done:
+            if node.op == "read" and not is_inside(*node.payload):
+                done[key] = node if where == TRUE else Value("read", node.type, (from_condition(where),), node.payload)
+            else:
+                sides = sides_of(node)
+                done[key] = node.with_args([bound(arg, both(where, side)) for arg, side in zip(node.args, sides)])
+        return done[key]
+
+    return bound(value, TRUE)
+
+
+def sides_of(value):
+    """For each argument of a value the condition under which it is needed: that of a guarded select's sides."""
+    if not has_guard(value):
+        return (TRUE,) * len(value.args)
+    condition = value.args[0].condition
+    return TRUE, condition, ~condition

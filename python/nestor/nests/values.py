@@ -12,6 +12,7 @@ import struct
 from ..errors import UserError
 from .affine import FALSE, TRUE, Affine, Compare, Condition, Constant, Joined, Negated, both, either
 from .piecewise import comparison
+from .value_text import text_of
 
 NARROW = ("f16", "bf16")
 _UNARY = ("neg", "abs", "exp", "exp2", "log", "sqrt", "rsqrt", "tanh", "erf", "floor", "sin", "cos", "log1p", "expm1", "atan")
@@ -20,13 +21,19 @@ _INTEGER_UNARY = ("neg", "abs", "floor")
 
 class Value:
     """A node. op: one of docs/nest.md's, or "condition" (payload: a Condition), "index" (an Affine), "read" (a tensor and its
-    indices), "reduce" (a Reduction, until it has a tensor of its own), "constant" (a number), "scalar" (a Scalar)."""
+    indices; args: none, or the condition under which alone the element is there), "reduce" (a Reduction, until it has a tensor of
+    its own), "constant" (a number), "scalar" (a Scalar)."""
 
     __slots__ = ("op", "type", "args", "payload", "__weakref__")
     __hash__ = object.__hash__
 
     def __init__(self, op, kind, args=(), payload=None):
         self.op, self.type, self.args, self.payload = op, kind, tuple(args), payload
+
+    def with_args(self, args):
+        """The same of other arguments; itself where they are its own."""
+        same = all(one is other for one, other in zip(args, self.args))
+        return self if same else Value(self.op, self.type, args, self.payload)
 
     @property
     def affine(self):
@@ -135,8 +142,20 @@ class Value:
         raise UserError("a value is one number, not a sequence: index its tensor")
 
     def __repr__(self):
-        inner = [repr(arg) for arg in self.args] if self.args else [] if self.payload is None else [str(self.payload)]
-        return f"{self.op}({', '.join(inner)})"
+        return text_of(self)
+
+
+def nodes_of(value, reduced=False):
+    """Every node of a value once, parents first. reduced: also those of what its reductions reduce."""
+    seen, waiting = {}, [value]
+    while waiting:
+        node = waiting.pop()
+        if id(node) not in seen:
+            seen[id(node)] = node
+            waiting += reversed(node.args)
+            if reduced and node.op == "reduce":
+                waiting.append(node.payload.value)
+    return list(seen.values())
 
 
 def constant(number, kind=None):
@@ -271,13 +290,7 @@ def compare(op, a, b):
 
 def _has_data(*values):
     """Whether values depend on more than indices and sizes."""
-    waiting = list(values)
-    while waiting:
-        node = waiting.pop()
-        if node.op in ("read", "scalar", "reduce"):
-            return True
-        waiting += node.args
-    return False
+    return any(node.op in ("read", "scalar", "reduce") for value in values for node in nodes_of(value))
 
 
 def _logic(op, bits, a, b):
@@ -320,6 +333,11 @@ def _function(op):
     function.__name__ = function.__qualname__ = op
     function.__doc__ = f"{op} of a value (docs/values.md); 16 bits and integers are cast to f32."
     return function
+
+
+def sigmoid(value):
+    """1 / (1 + exp(-value))."""
+    return 1 / (1 + exp(-as_value(value)))
 
 
 exp, exp2, log, sqrt, rsqrt, tanh, erf, floor, sin, cos, log1p, expm1, atan = (_function(op) for op in _UNARY[2:])
