@@ -8,7 +8,7 @@ from support import numpy
 import nestor
 from nestor import Size, Tensor, define, f32, indices
 
-times, width = Size("times", 24), Size("width", 33)
+times, width = Size("times", 10), Size("width", 33)
 t, s, j, l = indices(t=times, s=width, j=width, l=width)
 (a,) = indices(a=times - 1)
 
@@ -136,7 +136,7 @@ def power_iteration(matrix: f32[width, width], start: f32[width]):
 
 def _power_iteration(matrix, start):
     vector = [start]
-    while len(vector) < 24:
+    while len(vector) < 10:
         product = matrix @ vector[-1]
         vector.append(product / numpy.sqrt((product**2).sum() + 1e-6))
     return (numpy.stack(vector),)
@@ -152,7 +152,7 @@ def gauss_seidel(matrix: f32[width, width], right: f32[width]):
 
 def _gauss_seidel(matrix, right):
     x = right.copy()
-    for _ in range(24):
+    for _ in range(10):
         for row in range(len(x)):
             rest = matrix[row] @ x - matrix[row, row] * x[row]
             x[row] = (right[row] - rest) / (matrix[row, row]**2 + 40)
@@ -251,7 +251,7 @@ def sandpile(x: f32[width]):
 
 def _sandpile(x):
     row = x.copy()
-    for _ in range(24):
+    for _ in range(10):
         for place in range(len(row)):
             row[place] = (row[place] + (row[place - 1] if place else 0)) / 2
     return (row,)
@@ -295,33 +295,75 @@ def _attention_memory(query, key):
     return (out,)
 
 
+@nestor.nest
+def triangle(x: f32[times, width], weight: f32[width, width]):
+    """Conditions that tie a time to a state, and one sum under two of them."""
+    state = Tensor("state", f32, (times, width))
+    most = nestor.max(state[t - 1, l], over=l)  # there is none at t = 0, where no s < t
+    last = nestor.sum(state[t - 1, j] * weight[j, j] * most, over=j)
+    early = nestor.sum(state[t - 1, j] * weight[s, j], over=j)
+    choice = nestor.select(t >= 3, early, nestor.select(t >= 1, 2 * early, 1.0))
+    return state.write((t, s), (t, s), nestor.tanh(x[t, s] + (nestor.select(s < t, last, 0.25) + choice) / 16))
+
+
+def _triangle(x, weight):
+    state = []
+    for now, row in enumerate(x):
+        last = state[-1] @ numpy.diag(weight) * state[-1].max() if now else 0
+        early = weight @ state[-1] if now >= 3 else 2 * weight @ state[-1] if now else 1
+        state.append(numpy.tanh(row + (numpy.where(numpy.arange(len(row)) < now, last, 0.25) + early) / 16))
+    return (numpy.stack(state),)
+
+
+@nestor.nest
+def ladders(x: f32[times, width], weight: f32[width, width]):
+    """Sums of sums over other indices, whose stages join."""
+    state = define("state", (t, s), x[t, s], where=t == 0)
+    up = nestor.sum(state[a, j] * weight[s, j], over=j) / 8
+    most = nestor.max(state[a, l] * weight[s, l], over=l)
+    value = nestor.sum(nestor.exp(state[a, j] - up), over=j) + nestor.sum(nestor.tanh(state[a, j] * most), over=j)
+    return state.write((a, s), (a + 1, s), nestor.tanh(value / 16 + x[a + 1, s]))
+
+
+def _ladders(x, weight):
+    state = [x[0]]
+    for now in x[1:]:
+        last = state[-1]
+        most, up = (last * weight).max(1), weight @ last / 8
+        value = numpy.exp(last - up[:, None]).sum(1) + numpy.tanh(last * most[:, None]).sum(1)
+        state.append(numpy.tanh(value / 16 + now))
+    return (numpy.stack(state),)
+
+
 def _normal(*shape):
     return lambda random: random.standard_normal(shape).astype("float32")
 
 
 def _case(nest, reference, *makes, **sizes):
     names = {size.name for size in nest.sizes}
-    known = {name: value for name, value in ({"times": 24, "width": 7} | sizes).items() if name in names}
+    known = {name: value for name, value in ({"times": 10, "width": 7} | sizes).items() if name in names}
     return (nest, known, lambda random: tuple(make(random) for make in makes),
             lambda *tensors: reference(*(tensor.astype("float64") for tensor in tensors)))
 
 
 CASES = {
-    "rnn": _case(rnn, _rnn, _normal(24, 7), _normal(7, 7)),
+    "rnn": _case(rnn, _rnn, _normal(10, 7), _normal(7, 7)),
     "rnn_one_step": _case(rnn, _rnn, _normal(1, 7), _normal(7, 7), times=1),
-    "rnn_one_state": _case(rnn, _rnn, _normal(24, 1), _normal(1, 1), width=1),
-    "rnn_from_nothing": _case(rnn_from_nothing, _rnn_from_nothing, _normal(24, 7), _normal(7, 7)),
-    "hmm_forward": _case(hmm_forward, _hmm_forward, _normal(24, 7), _normal(7, 7)),
-    "viterbi": _case(viterbi, _viterbi, _normal(24, 7), _normal(7, 7)),
-    "lstm": _case(lstm, _lstm, _normal(24, 4, 7), _normal(4, 7, 7)),
-    "gru": _case(gru, _gru, _normal(24, 3, 7), _normal(3, 7, 7)),
+    "rnn_one_state": _case(rnn, _rnn, _normal(10, 1), _normal(1, 1), width=1),
+    "rnn_from_nothing": _case(rnn_from_nothing, _rnn_from_nothing, _normal(10, 7), _normal(7, 7)),
+    "hmm_forward": _case(hmm_forward, _hmm_forward, _normal(10, 7), _normal(7, 7)),
+    "viterbi": _case(viterbi, _viterbi, _normal(10, 7), _normal(7, 7)),
+    "lstm": _case(lstm, _lstm, _normal(10, 4, 7), _normal(4, 7, 7)),
+    "gru": _case(gru, _gru, _normal(10, 3, 7), _normal(3, 7, 7)),
     "power_iteration": _case(power_iteration, _power_iteration, _normal(7, 7), _normal(7)),
     "gauss_seidel": _case(gauss_seidel, _gauss_seidel, _normal(7, 7), _normal(7)),
     "forward_substitution": _case(forward_substitution, _forward_substitution, _normal(7, 7), _normal(7)),
     "backward_substitution": _case(backward_substitution, _backward_substitution, _normal(7, 7), _normal(7)),
-    "kalman": _case(kalman, _kalman, _normal(5, 24), _normal(4, 4), tracks=5, size=4),
-    "turning": _case(turning, _turning, _normal(24, 7, 2), _normal(7, 2)),
+    "kalman": _case(kalman, _kalman, _normal(5, 10), _normal(4, 4), tracks=5, size=4),
+    "turning": _case(turning, _turning, _normal(10, 7, 2), _normal(7, 2)),
     "sandpile": _case(sandpile, _sandpile, _normal(7)),
     "kaczmarz": _case(kaczmarz, _kaczmarz, _normal(7, 7), _normal(7)),
-    "attention_memory": _case(attention_memory, _attention_memory, _normal(24, 7), _normal(24, 7)),
+    "triangle": _case(triangle, _triangle, _normal(10, 7), _normal(7, 7)),
+    "ladders": _case(ladders, _ladders, _normal(10, 7), _normal(7, 7)),
+    "attention_memory": _case(attention_memory, _attention_memory, _normal(10, 7), _normal(10, 7)),
 }

@@ -229,6 +229,12 @@ class RecurrenceTest(unittest.TestCase):
         self.refused(r"row: it changes while s runs, and the reduction \(add over j\).* a nestor.define of its own in front inside "
                      r"nestor.steps\(t\)", scaled)
 
+        def shifted(x: f32[times, width]):  # the sum's s is another one than the statement's
+            row = define("row", (t, s), x[t, s])
+            return row.write((t, s), (t, s), nestor.sum(row[t, s + 1], over=s, where=s < width - 1))
+
+        self.refused("row: it changes while s runs", shifted)
+
         @nestor.nest
         def taken(x: f32[times, width]):
             row = define("row", (t, s), x[t, s])

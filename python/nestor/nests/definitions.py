@@ -9,6 +9,7 @@ they are written.
 """
 
 import itertools
+import math
 import re
 from typing import NamedTuple, Optional, Tuple, Union
 
@@ -275,6 +276,25 @@ def free_indices(names, order=()):
     return sorted({name.owner
                    for name in names if isinstance(getattr(name, "owner", None), Index)},
                   key=lambda index: (places.get(id(index), len(places)), index.number))
+
+
+def least_of(form):
+    """A lower bound of an Affine at all indices and sizes; -inf if none is known."""
+    sizes = Affine((), form.constant)
+    for atom, factor in form.terms:
+        owner = getattr(atom, "owner", None)
+        if isinstance(owner, Index):
+            sizes = sizes + ((owner.extent - 1).times(factor) if factor < 0 else 0)
+        else:
+            sizes = sizes + Affine(((atom, factor),))
+    least = sizes.constant
+    for atom, factor in sizes.terms:
+        owner = getattr(atom, "owner", None)
+        limit = (owner.min if factor > 0 else owner.max) if isinstance(owner, Size) else None
+        if limit is None:
+            return -math.inf
+        least += limit * factor
+    return least
 
 
 def define(name, dims, value, *, where=TRUE, type=None, tolerance=None):

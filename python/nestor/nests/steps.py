@@ -5,13 +5,12 @@ inside its loops: at the outermost place where nothing that it reads is still wr
 """
 
 import contextlib
-import math
 from typing import NamedTuple, Set, Tuple
 
 from ..errors import UserError
 from .affine import TRUE, Affine, Compare, both, conjuncts
-from .definitions import Index, Size, Variable, free_indices, indices_of, is_among, variables
-from .guards import in_place, is_choice, lift_guarded, sides_of
+from .definitions import Index, Variable, free_indices, indices_of, is_among, least_of, variables
+from .guards import chosen_side, in_place, is_choice, lift_guarded, sides_of
 from .loops import Loop, flattened, loops_around
 from .statements import add, choice_table, lift_reductions, part_about, reduction_drafts
 from .statements import write as write_alone
@@ -103,7 +102,8 @@ class _Statement:
 
     def _with_choices(self, value, draft):
         """Choices of what the group writes stay where they are, others become tables before its loops."""
-        return lift_guarded(value, lambda choice: in_place(choice) if self.group.reads(choice) else choice_table(choice, draft))
+        return lift_guarded(value, lambda choice: in_place(choice, draft.where) if self.group.reads(choice) else choice_table(
+            choice, draft))
 
     def _lift(self, value, where, guard, around):
         """The value with reads of tensors in place of its reductions. guard: the condition under which choices need it; around: the
@@ -115,8 +115,9 @@ class _Statement:
             elif value.op == "reduce":
                 found = self._read(value, where, guard, around)
             else:
-                found = value.with_args([self._lift(arg, where, both(guard, side), around)
-                                         for arg, side in zip(value.args, sides_of(value))])
+                chosen = chosen_side(value, both(where, guard))
+                found = self._lift(chosen, where, guard, around) if chosen is not None else value.with_args(
+                    [self._lift(arg, where, both(guard, side), around) for arg, side in zip(value.args, sides_of(value))])
             self._lifted[key] = found, value
         return self._lifted[key][0]
 
@@ -187,7 +188,7 @@ def _are_apart(written, read, shared, where):
     known = [part.form.substitute(away) for part in conjuncts(where) if isinstance(part, Compare)] + [Affine((), 0)]
     for one, other in zip(written, read):
         difference = one - other.substitute(away)
-        if any(_least(each - at_least) > 0 for each in (difference, -difference) for at_least in known):
+        if any(least_of(each - at_least) > 0 for each in (difference, -difference) for at_least in known):
             return True
     return False
 
@@ -197,25 +198,6 @@ def _renamed(index):
     name = Variable(f"{index.name}'")
     name.owner = index
     return Affine.variable(name)
-
-
-def _least(form):
-    """A lower bound of an Affine at all indices and sizes; -inf if none is known."""
-    sizes = Affine((), form.constant)
-    for atom, factor in form.terms:
-        owner = getattr(atom, "owner", None)
-        if isinstance(owner, Index):
-            sizes = sizes + ((owner.extent - 1).times(factor) if factor < 0 else 0)
-        else:
-            sizes = sizes + Affine(((atom, factor),))
-    least = sizes.constant
-    for atom, factor in sizes.terms:
-        owner = getattr(atom, "owner", None)
-        limit = (owner.min if factor > 0 else owner.max) if isinstance(owner, Size) else None
-        if limit is None:
-            return -math.inf
-        least += limit * factor
-    return least
 
 
 def _check_names(draft, loops):
