@@ -194,8 +194,8 @@ class RecurrenceTest(unittest.TestCase):
         self.assertEqual(list(statements), ["state", "into_init", "into", "came_init", "came", "state_1"])
         self.assertEqual([statement.group for statement in rnn.statements], [0, 1, 2, 3, 3, 3])  # what can be before, is
         self.assertEqual(statements["came"].dims, ("a", "s", "j"))
-        self.assertIn("0 = stage", statements["came_init"].domain)
-        self.assertIn("width = stage", statements["state_1"].domain)  # behind the last j
+        self.assertIn("0 = j }", statements["came_init"].domain)
+        self.assertIn("width = j }", statements["state_1"].domain)  # behind the last j
         self.assertEqual(nestor.Nest.from_json(rnn.json()), rnn)
 
     def test_sums_over_the_same_indices_share_their_loop(self):

@@ -3,7 +3,7 @@ trees."""
 
 from ..errors import UserError
 from .affine import TRUE, Affine, both
-from .definitions import Size, variables
+from .definitions import Once, Size, variables
 from .model import Access, Nest, ScalarEntry, SizeEntry, Statement, TensorEntry, number_to_json
 from .values import condition_value, nodes_of
 
@@ -41,7 +41,7 @@ class _Assembly:
         self.scalars = self._scalars()
         self.sizes = self._sizes(sizes)
         self.tensor_names = {}
-        self.taken, self.fixed_dims = set(), []
+        self.taken, self.order_dims = set(), []
         self._choose_names()
 
     def _ordered(self, arguments):
@@ -125,17 +125,21 @@ class _Assembly:
                         for tensor, role in self.tensors))
 
     def _dims(self, update):
-        """{name: its Index, or the Affine that it equals} of a statement's dims: its own, or the loops of its group."""
-        found = {index.name: index for index in update.dims} if not update.loops else {}
-        for loop in update.loops:
-            if isinstance(loop, Affine):
-                number = sum(isinstance(each, Affine) for each in found.values())
-                if number == len(self.fixed_dims):
-                    self.fixed_dims.append(self._claim("stage"))
-                found[self.fixed_dims[number]] = loop
-            else:
-                found[loop.name] = loop
+        """{name: its Index, or the Once that it equals} of a statement's dims: its own, or the loops of its group."""
+        loops = update.loops or update.dims
+        own = {loop.name for loop in loops if not isinstance(loop, Once)}
+        found, orders = {}, iter(range(len(loops)))
+        for loop in loops:
+            index = loop.index if isinstance(loop, Once) else loop
+            known = index is None or index.name in found or (index is not loop and index.name in own)
+            found[self._order_dim(next(orders)) if known else index.name] = loop
         return found
+
+    def _order_dim(self, number):
+        """The name of a statement's dim that only orders it, counted from 0."""
+        if number == len(self.order_dims):
+            self.order_dims.append(self._claim("stage"))
+        return self.order_dims[number]
 
     def _statement_name(self, update, names):
         base = self.tensor_names[id(update.tensor)] + update.suffix
@@ -153,7 +157,7 @@ def _text(condition):
 
 def _statement(update, name, loops, group, prefix, tensor_names):
     dims = ", ".join(loops)
-    fixed = (Affine.variable(dim).equals(loop) for dim, loop in loops.items() if isinstance(loop, Affine))
+    fixed = (Affine.variable(dim).equals(loop.at) for dim, loop in loops.items() if isinstance(loop, Once))
     domain = both(*(index.range for index in update.dims), *fixed, update.where)
 
     def relation(tensor, at, where=TRUE):

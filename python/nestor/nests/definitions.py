@@ -160,6 +160,12 @@ class Draft(NamedTuple):
     suffix: str = ""
 
 
+class Once(NamedTuple):
+    """One iteration of a loop that statements share: that of `at`. index: the loop's; None where it only orders statements."""
+    at: Affine
+    index: Optional[Index] = None
+
+
 class Update(NamedTuple):
     """A statement: tensor[at] = value at every point of `dims` where `where` holds; with a reduction, tensor[at] (+)= value."""
     number: int
@@ -171,7 +177,7 @@ class Update(NamedTuple):
     reduction: Optional[str]
     suffix: str  # of the statement's name
     group: Optional[object] = None  # statements of one group share their loops; None: a group of its own
-    loops: Tuple[Union[Index, Affine], ...] = ()  # of a group: its loops from outside, an Affine where it runs at that one only
+    loops: Tuple[Union[Index, Once], ...] = ()  # of a group: its loops from outside
 
 
 class Tensor:

@@ -7,7 +7,7 @@ after at the extent, behind all of it. Loops one after the other are iterations 
 from typing import Any, List, NamedTuple, Tuple
 
 from .affine import Affine
-from .definitions import Index
+from .definitions import Index, Once
 
 _FIRST = Affine((), 0)
 
@@ -26,22 +26,22 @@ def loops_around(indices, body):
 
 
 def flattened(body):
-    """[(statement, loops)] in the order of the text: for each statement the same number of loops, outermost first, an Affine for
-    one of which it runs a single iteration."""
+    """[(statement, loops)] in the order of the text: for each statement the same number of loops, outermost first, each an Index or
+    a Once."""
     found = _flattened(body)
     most = max(len(loops) for _, loops in found)
-    return [(statement, loops + (_FIRST,) * (most - len(loops))) for statement, loops in found]
+    return [(statement, loops + (Once(_FIRST),) * (most - len(loops))) for statement, loops in found]
 
 
 def _flattened(body):
     rows = _rows(body)
     found = []
     for number, (before, loop, after) in enumerate(rows):
-        around = (Affine((), number),) if len(rows) > 1 else ()
-        found += [(statement, around + ((_FIRST,) if loop else ())) for statement in before]
+        around = (Once(Affine((), number)),) if len(rows) > 1 else ()
+        found += [(statement, around + ((Once(_FIRST, loop.index),) if loop else ())) for statement in before]
         if loop:
             found += [(statement, (*around, loop.index, *loops)) for statement, loops in _flattened(loop.body)]
-            found += [(statement, (*around, loop.index.extent)) for statement in after]
+            found += [(statement, (*around, Once(loop.index.extent, loop.index))) for statement in after]
     return found
 
 
