@@ -80,6 +80,22 @@ class ElementTest(unittest.TestCase):
                     with self.assertRaisesRegex(nestor.UserError, message):
                         nestor.show(nest)
 
+    def test_statements_that_need_each_other_are_sent_to_steps(self):
+        @nestor.nest
+        def cell(row: f32[n]):
+            one, two = define("one", i, row[i], where=i == 0), define("two", i, row[i], where=i == 0)
+            (a,) = indices(a=n - 1)
+            one.write(a, a + 1, two[a])
+            two.write(a, a + 1, one[a])
+            return one, two
+
+        message = "statement one_1 reads elements of two that were not written before.*; two_1 writes .* nestor.steps"
+        with self.assertRaisesRegex(nestor.UserError, message):
+            nestor.evaluate(cell, {"row": numpy.arange(5.0)})
+        if PROGRAM:
+            with self.assertRaisesRegex(nestor.UserError, message):
+                nestor.tune(cell, target="host", progress=False)
+
     def test_points_without_elements_need_none(self):
         @nestor.nest
         def edges(row: f32[n]):

@@ -2,6 +2,7 @@
 
 import math
 import random
+import threading
 import unittest
 
 from support import folder, needs_program, numpy
@@ -276,6 +277,23 @@ class RecurrenceTest(unittest.TestCase):
         with self.assertRaisesRegex(KeyError, "planted"):
             nestor.nest(fails)
         nestor.nest(lambda x=1.0: define("out", s, x), op="after")  # the steps that failed are over
+
+    def test_steps_are_those_of_their_thread(self):
+        found = []
+
+        def elsewhere():
+            found.extend(define("other", s, 1.0).updates)
+
+        def here(x: f32[times, width]):
+            with nestor.steps(t):
+                out = define("out", (t, s), x[t, s])
+                thread = threading.Thread(target=elsewhere)
+                thread.start()
+                thread.join()
+            return out
+
+        nestor.nest(here)
+        self.assertEqual([update.group for update in found], [None])
 
     @needs_program
     @unittest.skipUnless(numpy, "numpy is not installed")

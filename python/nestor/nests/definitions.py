@@ -1,4 +1,5 @@
-"""What authors write nests with: sizes, indices, tensors and reductions. `assemble` makes a Nest of them.
+"""What authors write nests with: sizes, indices and tensors (reductions.py has what is summed up over indices). `assemble` makes a
+Nest of them.
 
     rows, width = nestor.Size("rows", 4096), nestor.Size("width", 1024, fixed=True)
     i, c, k = nestor.indices(i=rows, c=width, k=width)
@@ -209,7 +210,8 @@ class Tensor:
     def write(self, dims, at, value, *, where=TRUE, reduction=None, suffix=""):
         """A further statement: self[at] = value at every point of `dims` where `where` holds, in lexicographic order of dims;
         with reduction "add", "mul", "min" or "max" self[at] is combined with the value. Elements must be written before they
-        are read. Returns the tensor."""
+        are read. The whole value is computed at each point: reductions of this tensor's elements see what is written by then.
+        Returns the tensor."""
         dims, at = indices_of(dims), tuple(affine(each) for each in (at if isinstance(at, tuple) else (at,)))
         if reduction is not None and reduction not in REDUCTIONS:
             raise UserError(f"\"{reduction}\" is no reduction; the reductions are {', '.join(REDUCTIONS)}")

@@ -7,6 +7,7 @@ import math
 
 from ..errors import UserError
 from .affine import TRUE, Affine, Compare, Joined, conjuncts
+from .hints import with_remedy
 from .isl_text import pieces
 from .model import number_from_json
 
@@ -22,7 +23,10 @@ def evaluate(nest, tensors, sizes=None, scalars=None):
     """
     import numpy
 
-    return _Evaluation(numpy, nest, tensors, sizes or {}, scalars or {}).run()
+    try:
+        return _Evaluation(numpy, nest, tensors, sizes or {}, scalars or {}).run()
+    except UserError as error:
+        raise UserError(with_remedy(nest, str(error))) from None
 
 
 def sizes_of(nest, shapes, given=None):

@@ -5,6 +5,7 @@ inside its loops: at the outermost place where nothing that it reads is still wr
 """
 
 import contextlib
+import contextvars
 from typing import NamedTuple, Set, Tuple
 
 from ..errors import UserError
@@ -16,7 +17,7 @@ from .statements import add, choice_table, lift_reductions, part_about, reductio
 from .statements import write as write_alone
 from .values import nodes_of
 
-_open = []  # the (indices, drafts) of the steps that are being written
+_open = contextvars.ContextVar("_open", default=None)  # (indices, drafts) of the steps that this thread is writing
 
 
 @contextlib.contextmanager
@@ -27,29 +28,29 @@ def steps(*over):
     indices. Raises UserError for steps inside steps.
     """
     over = indices_of(over)
-    if _open:
+    if _open.get() is not None:
         raise UserError("nestor.steps inside nestor.steps: give the outer ones all indices, as nestor.steps(t, u)")
     if not over:
         raise UserError("nestor.steps takes the indices of the loops that its statements share, as nestor.steps(t)")
     drafts = []
-    _open.append((over, drafts))
+    before = _open.set((over, drafts))
     try:
         yield
     finally:
-        _open.pop()
+        _open.reset(before)
     _Group(over, drafts).write()
 
 
 def write(draft):
     """Adds a Draft's statements: now, or at the end of the steps that it stands in."""
-    if not _open:
+    if _open.get() is None:
         group = _Group((), [draft])
         group.write() if group.is_needed() else write_alone(draft)
         return
-    over, drafts = _open[-1]
+    over, drafts = _open.get()
     if len(draft.dims) < len(over) or any(one is not other for one, other in zip(draft.dims, over)):
-        raise UserError(f"{draft.tensor.name}: in nestor.steps({_names(over)}) the first indices of a statement are {_names(over)}, "
-                        f"not {_names(draft.dims) or 'none'}")
+        raise UserError(f"{draft.tensor.name}: in nestor.steps({_names(over)}) the first indices of a statement are "
+                        f"{_names(over)}, not {_names(draft.dims) or 'none'}")
     drafts.append(draft)
 
 
@@ -162,8 +163,8 @@ class _Statement:
 
     def _refuse(self, reduction, outer, inner):
         name, place = self.draft.tensor.name, f" inside nestor.steps({_names(outer)})" if outer else ""
-        raise UserError(f"{name}: it changes while {_names(inner)} runs, and the reduction ({reduction}) of its elements is the same "
-                        f"for every {_names(inner)}: say when it is taken, by a nestor.define of its own in front{place}")
+        raise UserError(f"{name}: it changes while {_names(inner)} runs, and the reduction ({reduction}) of its elements is the "
+                        f"same for every {_names(inner)}: say when it is taken, by a nestor.define of its own in front{place}")
 
 
 class _Stage(NamedTuple):
@@ -204,8 +205,8 @@ def _check_names(draft, loops):
     names = [index.name for index in loops if isinstance(index, Index)]
     for name in names:
         if names.count(name) > 1:
-            raise UserError(f"{draft.tensor.name}: a reduction over {name} stands inside the loop of another index {name}: give one "
-                            "of them another name")
+            raise UserError(f"{draft.tensor.name}: a reduction over {name} stands inside the loop of another index {name}: give "
+                            "one of them another name")
 
 
 def _names(indices):
