@@ -243,9 +243,10 @@ def _turning(x, pole):
 
 @nestor.nest
 def sandpile(x: f32[width]):
-    """Neighbours in place, with an edge that has none; the choice is the whole value."""
+    """Neighbours in place, with edges that have none; the choice is the whole value."""
     row = define("row", s, x[s])
-    value = nestor.select(s >= 1, (row[s - 1] + row[s]) / 2, row[s] / 2)
+    after = nestor.select(s < width - 1, row[s + 1] / 4, 0.5)
+    value = nestor.select(s >= 1, (row[s - 1] + row[s]) / 2 + after, row[s] / 2)
     return row.write((t, s), s, value)
 
 
@@ -253,7 +254,8 @@ def _sandpile(x):
     row = x.copy()
     for _ in range(10):
         for place in range(len(row)):
-            row[place] = (row[place] + (row[place - 1] if place else 0)) / 2
+            after = row[place + 1] / 4 if place + 1 < len(row) else 0.5
+            row[place] = (row[place] + row[place - 1]) / 2 + after if place else row[place] / 2
     return (row,)
 
 

@@ -101,12 +101,17 @@ class ElementTest(unittest.TestCase):
         def edges(row: f32[n]):
             part = define("part", i, row[i] * 2, where=i >= 1)
             chosen = nestor.select(i >= 1, part[i], 7.0)
-            return define("out", i, chosen), define("none", i, row[i - 1], where=i < 0)
+            (a,) = indices(a=n - 1)
+            later = Tensor("later", f32, (n,)).write(a, a + 1, row[a + 1])  # at all a, but not everywhere
+            kept = define("kept", i, nestor.select(i >= 1, later[i], 3.5) * 2)
+            return define("out", i, chosen), define("none", i, row[i - 1], where=i < 0), kept
 
         for count in (0, 1, 4):
             wanted = numpy.arange(float(count)) * 2
             wanted[:1] = 7
-            numpy.testing.assert_array_equal(nestor.evaluate(edges, {"row": numpy.arange(float(count))})["out"], wanted)
+            found = nestor.evaluate(edges, {"row": numpy.arange(float(count))})
+            for name in ("out", "kept"):
+                numpy.testing.assert_array_equal(found[name], wanted, name)
 
     def test_means_and_sigmoids(self):
         @nestor.nest

@@ -89,7 +89,7 @@ class Draws:
         if kind == "select":
             one, other = (self.value(step, places, states, depth - 1) for _ in range(2))
             place = self.random.choice(places)
-            return nestor.select(self.random.choice((place >= 1, place == 0, step >= 2)), one, other)
+            return nestor.select(self.random.choice((place >= 1, place == 0, place < width - 1, step >= 2)), one, other)
         over, op = self.index(), self.random.choice((nestor.sum, nestor.max, nestor.min))
         where = [nestor.nests.affine.TRUE] + [each for place in places for each in (over <= place, over < place, ~(over == place))]
         value = self.value(step, [*places, over], states, depth - 1)
@@ -222,6 +222,13 @@ class RecurrenceTest(unittest.TestCase):
         shifted = next(read.relation for read in smooth.statements[1].reads if "s - 1" in read.relation)
         self.assertIn("-> row[(s - 1)] : 1 <= s }", shifted)
 
+        @nestor.nest
+        def ahead(x: f32[width]):
+            row = define("row", s, x[s])
+            return row.write((t, s), s, row[s] + nestor.select(s < width - 1, row[s + 1], 0.0))
+
+        self.assertIn("(width - 2)", str(ahead.statements[1].indices))  # s + 2 may be more than 32 bits hold
+
     def test_what_a_reduction_reads_must_not_change_before_it_is_used(self):
         def scaled(x: f32[times, width]):
             row = define("row", (t, s), x[t, s])
@@ -298,7 +305,7 @@ class RecurrenceTest(unittest.TestCase):
     @needs_program
     @unittest.skipUnless(numpy, "numpy is not installed")
     def test_kernels_compute_what_plain_loops_do(self):
-        for name in ("rnn_from_nothing", "hmm_forward", "lstm", "gauss_seidel"):
+        for name in ("rnn_from_nothing", "hmm_forward", "lstm", "gauss_seidel", "sandpile"):
             nest, sizes, make, reference = own_recurrences.CASES[name]
             with self.subTest(name):
                 tuned = nestor.tune(nest, sizes, time=2, trials=2, target="host", db=f"{folder()}/recurrences.db", progress=False)

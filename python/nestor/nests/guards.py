@@ -6,7 +6,7 @@ is there at every point of the statement's domain. Where it reads what its own l
 
 from .affine import TRUE, Compare, both, conjuncts
 from .definitions import least_of
-from .values import Value, from_condition
+from .values import Value, condition_value, from_condition
 
 
 def is_inside(tensor, at):
@@ -85,7 +85,9 @@ def in_place(value, domain):
     def bound(node, where):
         key = (id(node), where)
         if key not in done:
-            if node.op == "read":
+            if node.op == "condition":
+                done[key] = condition_value(node.payload, bounded=True)
+            elif node.op == "read":
                 there = where == TRUE or _is_there(*node.payload)
                 done[key] = node if there else Value("read", node.type, (from_condition(where),), node.payload)
             else:
