@@ -64,7 +64,9 @@ class _Group:
 
     def is_needed(self):
         """Whether the one draft has a reduction or a choice of what it writes."""
-        return any((node.op == "reduce" or is_choice(node)) and self.reads(node) for node in nodes_of(self.drafts[0].value))
+        value = self.drafts[0].value
+        return self.reads(value) and any(
+            (node.op == "reduce" or is_choice(node)) and self.reads(node) for node in nodes_of(value))
 
     def reads(self, value):
         """Whether a value reads what the group writes, in its reductions too."""
