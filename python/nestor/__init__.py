@@ -17,16 +17,18 @@ from .errors import DeviceError, Error, InternalError, NotFound, UserError
 from .library import Kernel, Library
 from .nests.affine import NotAffine
 from .nests.author import nest
-from .nests.definitions import (Index, Scalar, Size, Tensor, bf16, boolean, define, f16, f32, i32, i64, indices, max, min, prod, sum)
+from .nests.definitions import Index, Scalar, Size, Tensor, bf16, boolean, define, f16, f32, i32, i64, indices
 from .nests.evaluate import evaluate
 from .nests.model import Nest
+from .nests.reductions import max, mean, min, prod, sum
+from .nests.steps import steps
 from .nests.values import (absolute, atan, cast, cos, erf, exp, exp2, expm1, floor, log, log1p, maximum, minimum,
-                           mul_high_unsigned, rsqrt, select, sin, sqrt, tanh)
+                           mul_high_unsigned, rsqrt, select, sigmoid, sin, sqrt, tanh)
 from .tuning import Measurement, Tuning, Verification, bench, kernel, show, tune, verify
 
 __all__ = [
     "DeviceError", "Error", "Index", "InternalError", "Kernel", "Library", "Measurement", "Nest", "NotAffine", "NotFound",
     "Scalar", "Size", "Tensor", "Tuning", "UserError", "Verification", "bench", "bf16", "boolean", "define", "evaluate", "f16",
-    "f32", "i32", "i64", "indices", "kernel", "nest", "show", "tune", "verify"
+    "f32", "i32", "i64", "indices", "kernel", "nest", "show", "steps", "tune", "verify"
 ]
 __version__ = "0.1.0"

@@ -9,6 +9,7 @@ import warnings
 from . import capi, program
 from .errors import NotFound, UserError
 from .library import Library
+from .nests.hints import with_remedy
 from .nests.model import Nest
 
 
@@ -36,7 +37,10 @@ def _problem(nest, variant=None, sizes=None):
     with tempfile.TemporaryDirectory(prefix="nestor-") as folder:
         path = pathlib.Path(folder) / f"{nest.op}.nest.json"
         nest.save(path)
-        yield [str(path), *(flags[2:] if variant else flags)]
+        try:
+            yield [str(path), *(flags[2:] if variant else flags)]
+        except UserError as error:
+            raise type(error)(with_remedy(nest, str(error))) from None
 
 
 def _flags(**options):

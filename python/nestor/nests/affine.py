@@ -11,6 +11,7 @@ import dataclasses
 from typing import Tuple, Union
 
 from ..errors import UserError
+from .value_text import why_not_affine
 
 
 class NotAffine(UserError):
@@ -187,10 +188,10 @@ class Affine:
 
 
 def affine(value):
-    """An int or a Size as an Affine. Raises UserError for anything else."""
+    """An int or a Size as an Affine. Raises NotAffine for anything else."""
     found = _other(value)
     if found is None:
-        raise UserError(f"{value!r} is no integer that is affine in indices and sizes")
+        raise NotAffine(why_not_affine(value))
     return found
 
 
@@ -335,6 +336,11 @@ def both(*conditions):
 def either(*conditions):
     """The condition that one of them holds."""
     return _join(conditions, False)
+
+
+def conjuncts(condition):
+    """The conditions that one joins by `and`: itself, if it joins none."""
+    return condition.parts if isinstance(condition, Joined) and condition.conjunction else (condition,)
 
 
 def _join(conditions, conjunction):

@@ -2,10 +2,10 @@
 trees."""
 
 from ..errors import UserError
-from .affine import TRUE, both
-from .definitions import Size, variables
+from .affine import TRUE, Affine, both
+from .definitions import Once, Size, variables
 from .model import Access, Nest, ScalarEntry, SizeEntry, Statement, TensorEntry, number_to_json
-from .values import condition_value
+from .values import condition_value, nodes_of
 
 _SMALLEST_SHARED = 16  # nodes; smaller parts that are used twice are written twice, as the nestor program does
 
@@ -41,7 +41,7 @@ class _Assembly:
         self.scalars = self._scalars()
         self.sizes = self._sizes(sizes)
         self.tensor_names = {}
-        self.taken = set()
+        self.taken, self.order_dims = set(), []
         self._choose_names()
 
     def _ordered(self, arguments):
@@ -104,9 +104,11 @@ class _Assembly:
         prefix = f"[{params}] -> " if params else ""
         conditions = both(*(size.affine >= size.min for size in self.sizes),
                           *(size.affine <= size.max for size in self.sizes if size.max is not None), *self.require)
-        statements, names = [], set()
-        for group, update in enumerate(self.updates):
-            statements.append(_statement(update, self._statement_name(update, names), group, prefix, self.tensor_names))
+        statements, names, group = [], set(), -1
+        for before, update in zip([None, *self.updates], self.updates):
+            group += before is None or update.group is None or update.group is not before.group
+            name, dims = self._statement_name(update, names), self._dims(update)
+            statements.append(_statement(update, name, dims, group, prefix, self.tensor_names))
         return Nest(op=op,
                     variant=variant,
                     tolerance=tolerance,
@@ -122,6 +124,23 @@ class _Assembly:
                                     tensor.tolerance if role == "output" else None)
                         for tensor, role in self.tensors))
 
+    def _dims(self, update):
+        """{name: its Index, or the Once that it equals} of a statement's dims: its own, or the loops of its group."""
+        loops = update.loops or update.dims
+        own = {loop.name for loop in loops if not isinstance(loop, Once)}
+        found, orders = {}, iter(range(len(loops)))
+        for loop in loops:
+            index = loop.index if isinstance(loop, Once) else loop
+            known = index is None or index.name in found or (index is not loop and index.name in own)
+            found[self._order_dim(next(orders)) if known else index.name] = loop
+        return found
+
+    def _order_dim(self, number):
+        """The name of a statement's dim that only orders it, counted from 0."""
+        if number == len(self.order_dims):
+            self.order_dims.append(self._claim("stage"))
+        return self.order_dims[number]
+
     def _statement_name(self, update, names):
         base = self.tensor_names[id(update.tensor)] + update.suffix
         name, number = base, 0
@@ -136,19 +155,21 @@ def _text(condition):
     return "" if condition == TRUE else condition.text()
 
 
-def _statement(update, name, group, prefix, tensor_names):
-    dims = ", ".join(index.name for index in update.dims)
-    domain = both(*(index.range for index in update.dims), update.where)
+def _statement(update, name, loops, group, prefix, tensor_names):
+    dims = ", ".join(loops)
+    fixed = (Affine.variable(dim).equals(loop.at) for dim, loop in loops.items() if isinstance(loop, Once))
+    domain = both(*(index.range for index in update.dims), *fixed, update.where)
 
-    def relation(tensor, at):
-        written = tensor_names[id(tensor)]
-        return Access(written, f"{prefix}{{ {name}[{dims}] -> {written}[{', '.join(f'({each.text()})' for each in at)}] }}")
+    def relation(tensor, at, where=TRUE):
+        written, index = tensor_names[id(tensor)], ", ".join(f"({each.text()})" for each in at)
+        condition = "" if where == TRUE else f" : {where.text()}"
+        return Access(written, f"{prefix}{{ {name}[{dims}] -> {written}[{index}]{condition} }}")
 
     writer = _ValueWriter(relation, lambda form: f"{prefix}{{ {name}[{dims}] -> [({form.text()})] }}")
     value = writer.write(update.value)
     condition = f" : {domain.text()}" if domain != TRUE else ""
     return Statement(name=name,
-                     dims=tuple(index.name for index in update.dims),
+                     dims=tuple(loops),
                      domain=f"{prefix}{{ {name}[{dims}]{condition} }}",
                      write=relation(update.tensor, update.at),
                      reads=tuple(writer.reads),
@@ -176,17 +197,6 @@ def updates_of(outputs):
             found[id(tensor)] = tensor
             waiting += [read for update in tensor.updates for read, _ in reads_of(update.value)]
     return sorted((update for tensor in found.values() for update in tensor.updates), key=lambda update: update.number)
-
-
-def nodes_of(value):
-    """Every node of a value once, parents first."""
-    seen, waiting = {}, [value]
-    while waiting:
-        node = waiting.pop()
-        if id(node) not in seen:
-            seen[id(node)] = node
-            waiting += reversed(node.args)
-    return list(seen.values())
 
 
 def reads_of(value):
@@ -230,7 +240,9 @@ class _ValueWriter:
         if value.op == "index":
             return {"op": "index", "ordinal": self._ordinal(self.indices, self.function(value.payload))}, ()
         if value.op == "read":
-            return {"op": "read", "ordinal": self._ordinal(self.reads, self.relation(*value.payload)), "type": value.type}, ()
+            where = value.args[0].payload if value.args else TRUE
+            ordinal = self._ordinal(self.reads, self.relation(*value.payload, where))
+            return {"op": "read", "ordinal": ordinal, "type": value.type}, ()
         if value.op == "scalar":
             return {"op": "scalar", "name": value.payload.name, "type": value.type}, ()
         fields = {"op": value.op, **({"type": value.type} if value.op == "cast" else {})}

@@ -10,7 +10,7 @@ new nest says what the old one said.
 import dataclasses
 from typing import Dict, NamedTuple, Tuple
 
-from .affine import TRUE, Affine, Compare, Joined, at_least_zero, both
+from .affine import TRUE, Affine, Compare, at_least_zero, both, conjuncts
 from .extent_classes import accesses_of, classes_of, owner_of
 from .isl_text import only_piece, pieces
 from .model import Nest, SizeEntry
@@ -152,7 +152,7 @@ def _inner_dims(classes, statement, places, pair, extents):
         for dim in dims:
             form = Affine.variable(dim)
             bounds = {at_least_zero(form), at_least_zero(extent - form - 1)}
-            if {part for part in _parts(domain.condition) if dim in part.names()} != bounds:
+            if {part for part in conjuncts(domain.condition) if dim in part.names()} != bounds:
                 return None
     return found
 
@@ -169,11 +169,6 @@ def _are_places(statement, dims, extent):
         if any(numerator.names() & set(factors) for numerator in quotients):
             return False
     return True
-
-
-def _parts(condition):
-    """The conditions that one joins by `and`."""
-    return condition.parts if isinstance(condition, Joined) and condition.conjunction else (condition,)
 
 
 def _with_pair(statement, pair, extent):
@@ -200,7 +195,7 @@ def _with_pair(statement, pair, extent):
         return dataclasses.replace(found, relation=seen(found.relation, pair.places[found.tensor]))
 
     domain = only_piece(statement.domain)
-    bounds = [part for part in _parts(domain.condition) if not part.names() & {*dims, *gone}]
+    bounds = [part for part in conjuncts(domain.condition) if not part.names() & {*dims, *gone}]
     for dim in dims:
         form = Affine.variable(dim)
         bounds += [at_least_zero(form), at_least_zero(extent - form - 1)]
@@ -215,7 +210,7 @@ def _with_sizes(nest, sizes, tensors, statements):
     texts = [*(text for tensor in tensors for text in tensor.shape), *(text for each in statements for text in _texts(each))]
     used = {name for text in texts for piece in pieces(text)
             for part in (*piece.functions, piece.condition) for name in part.names()}
-    bounds = _parts(only_piece(nest.context).condition)
+    bounds = conjuncts(only_piece(nest.context).condition)
     kept = []
     for size in sizes:
         if size.name in used or not all(_is_lower_bound(part) for part in bounds if size.name in part.names()):

@@ -1,4 +1,5 @@
-"""What authors write nests with: sizes, indices, tensors and reductions. `assemble` makes a Nest of them.
+"""What authors write nests with: sizes, indices and tensors (reductions.py has what is summed up over indices). `assemble` makes a
+Nest of them.
 
     rows, width = nestor.Size("rows", 4096), nestor.Size("width", 1024, fixed=True)
     i, c, k = nestor.indices(i=rows, c=width, k=width)
@@ -9,16 +10,16 @@ they are written.
 """
 
 import itertools
+import math
 import re
-from typing import NamedTuple, Optional, Tuple
+from typing import NamedTuple, Optional, Tuple, Union
 
 from ..errors import UserError
-from .affine import TRUE, Affine, Condition, Joined, affine, both
-from .guards import lift_guarded, parts_of
+from .affine import TRUE, Affine, Condition, affine, both
 from .model import REDUCTIONS, TYPES
-from .values import NARROW, Value, as_type, as_value, constant, from_affine, widened
+from .values import Value, as_type, as_value, from_affine
 
-_numbers = itertools.count()  # orders statements and indices as they are written
+_numbers = itertools.count()  # orders indices as they are made
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 _RESERVED = {
     "and", "or", "not", "exists", "implies", "mod", "floor", "floord", "ceil", "ceild", "min", "max", "rat", "true", "false",
@@ -149,6 +150,23 @@ class Scalar:
         return self.name or "a scalar"
 
 
+class Draft(NamedTuple):
+    """A statement as its author writes it: tensor[at] = value, whose reductions and guarded choices have no tensors yet."""
+    tensor: "Tensor"
+    dims: Tuple[Index, ...]
+    at: Tuple[Affine, ...]
+    value: Value
+    where: Condition
+    reduction: Optional[str] = None
+    suffix: str = ""
+
+
+class Once(NamedTuple):
+    """One iteration of a loop that statements share: that of `at`. index: the loop's; None where it only orders statements."""
+    at: Affine
+    index: Optional[Index] = None
+
+
 class Update(NamedTuple):
     """A statement: tensor[at] = value at every point of `dims` where `where` holds; with a reduction, tensor[at] (+)= value."""
     number: int
@@ -159,6 +177,8 @@ class Update(NamedTuple):
     value: Value
     reduction: Optional[str]
     suffix: str  # of the statement's name
+    group: Optional[object] = None  # statements of one group share their loops; None: a group of its own
+    loops: Tuple[Union[Index, Once], ...] = ()  # of a group: its loops from outside
 
 
 class Tensor:
@@ -171,6 +191,7 @@ class Tensor:
             raise UserError(f"tensor {name}: elements are {', '.join(TYPES)}, not {self.type}")
         self.shape = tuple(affine(extent) for extent in shape)
         self.updates, self.tolerance = [], None
+        self.is_written = False  # also while its statements wait for the end of their steps
 
     def __getitem__(self, index):
         at = index if isinstance(index, tuple) else (index,)
@@ -189,8 +210,9 @@ class Tensor:
     def write(self, dims, at, value, *, where=TRUE, reduction=None, suffix=""):
         """A further statement: self[at] = value at every point of `dims` where `where` holds, in lexicographic order of dims;
         with reduction "add", "mul", "min" or "max" self[at] is combined with the value. Elements must be written before they
-        are read. Returns the tensor."""
-        dims, at = _indices(dims), tuple(affine(each) for each in (at if isinstance(at, tuple) else (at,)))
+        are read. The whole value is computed at each point: reductions of this tensor's elements see what is written by then.
+        Returns the tensor."""
+        dims, at = indices_of(dims), tuple(affine(each) for each in (at if isinstance(at, tuple) else (at,)))
         if reduction is not None and reduction not in REDUCTIONS:
             raise UserError(f"\"{reduction}\" is no reduction; the reductions are {', '.join(REDUCTIONS)}")
         if len(at) != len(self.shape):
@@ -198,25 +220,11 @@ class Tensor:
         if self.type == "i64" or (self.type == "bool" and reduction):
             raise UserError(f"{self.name} is of type {self.type}: " +
                             ("only inputs may be, write i32" if self.type == "i64" else "accumulate i32 or f32, and compare it"))
-        where = condition_of(where)
-        value = lift_reductions(as_value(value), f"{self.name}_", where, dims)
-        parts = [(TRUE, value)] if reduction else parts_of(value)
-        for number, (condition, part) in enumerate(parts):
-            self._update(dims, at, part, both(where, condition), reduction, suffix or (f"_part{number}" if len(parts) > 1 else ""))
-        return self
+        from .steps import write  # which makes tensors of its own
 
-    def _update(self, dims, at, value, where, reduction, suffix):
-        around = () if reduction else dims
-        value = lift_guarded(value, lambda select: _parts(select, f"{self.name}_part", where, around))
-        if self.type == "bool":
-            value = as_type(value, "bool")
-        elif value.type == "bool":
-            value = as_type(value, "i32")
-        if self.type != "bool" and (value.type == "i32") != (self.type == "i32"):
-            value = as_type(value, "i32" if self.type == "i32" else "f32")
-        _check_free(value, where, at, dims, self.name)
-        stored = as_type(value, self.type) if self.type in NARROW else widened(value)
-        self.updates.append(Update(next(_numbers), self, dims, where, at, stored, reduction, suffix))
+        write(Draft(self, dims, at, as_value(value), condition_of(where), reduction, suffix))
+        self.is_written = True
+        return self
 
     def __iter__(self):
         raise UserError(f"{self.name} is a tensor: read its elements, as {self.name}[i, ...]")
@@ -225,41 +233,7 @@ class Tensor:
         return f"{self.type} {self.name}[{', '.join(map(str, self.shape))}]"
 
 
-class Reduction:
-    """What a "reduce" node stands for, with the tensors made for it: one for each condition under which it is read."""
-
-    def __init__(self, op, value, over, where, name):
-        self.op, self.value, self.over, self.where, self.name = op, value, over, where, name
-        self._made = {}
-
-    def read(self, prefix, where, order):
-        """The Value that reads this reduction's tensor, which is made if none is there for `where`, with indices in the order
-        that the reader has them in."""
-        inner = variables(self.value) | self.where.names()
-        dims = tuple(index for index in free_indices(inner, order) if not is_among(index, self.over))
-        where = _part_about(where, dims)
-        if where not in self._made:
-            kind = _reduced_type(self.value)
-            tensor = Tensor(self.name or f"{prefix}{self.op}", kind, [index.extent for index in dims])
-            at = tuple(index.affine for index in dims)
-            value = lift_reductions(self.value, prefix, both(where, self.where), dims + tuple(self.over))
-            tensor.write(dims, at, neutral(self.op, kind), where=where, suffix="_init")
-            tensor.write(dims + self.over, at, value, where=both(where, self.where), reduction=self.op)
-            self._made[where] = tensor
-        return self._made[where][tuple(index.affine for index in dims)]
-
-    def __str__(self):
-        return f"{self.op} over {', '.join(index.name for index in self.over)}"
-
-
-def neutral(op, kind):
-    """The value of an empty reduction, as a constant of f32 or i32."""
-    if kind == "i32":
-        return constant({"add": 0, "mul": 1, "min": 2**31 - 1, "max": -2**31}[op], "i32")
-    return constant(REDUCTIONS[op], "f32")
-
-
-def _indices(found):
+def indices_of(found):
     found = found if isinstance(found, tuple) else tuple(found) if isinstance(found, list) else (found,)
     for index in found:
         if not isinstance(index, Index):
@@ -312,86 +286,30 @@ def free_indices(names, order=()):
                   key=lambda index: (places.get(id(index), len(places)), index.number))
 
 
-def _check_free(value, where, at, dims, name):
-    for index in free_indices(variables(value) | where.names() | set().union(*(each.names() for each in at))):
-        if is_among(index, dims):
-            continue
-        if any(other.name == index.name for other in dims):
-            raise UserError(f"{name}: two different indices are named {index.name}")
-        raise UserError(f"{name}: its value depends on the index {index.name}, which is none of its own "
-                        f"({', '.join(each.name for each in dims) or 'none'}) and is not reduced over")
-
-
-def lift_reductions(value, prefix, where=TRUE, order=()):
-    """The value with every reduction in it replaced by a read of a tensor that holds it: at all points of the indices that it
-    depends on, or of those where the conditions of `where` on these indices hold. order: of the reader's indices."""
-    done = {}
-
-    def lifted(node):
-        if id(node) not in done:
-            if node.op == "reduce":
-                done[id(node)] = node.payload.read(prefix, where, order)
-            else:
-                args = [lifted(arg) for arg in node.args]
-                same = all(one is other for one, other in zip(args, node.args))
-                done[id(node)] = node if same else Value(node.op, node.type, args, node.payload)
-        return done[id(node)]
-
-    return lifted(value)
-
-
-def _parts(select, name, where, around):
-    """The Value that reads a tensor which holds a guarded select, written part by part. around: the reader's indices. A table over
-    the last two of them is as large as a plane of what the reader writes: it is made where it is read, and need not be stored."""
-    dims = tuple(free_indices(variables(select)))
-    if len(around) > 2 and set(around[-2:]) <= set(dims) <= set(around):
-        dims = around
-    tensor = Tensor(name, "i32" if select.type == "i32" else "f32", [index.extent for index in dims])
-    at = tuple(index.affine for index in dims)
-    tensor.write(dims, at, select, where=_part_about(where, dims))
-    return tensor[at]
-
-
-def _part_about(where, names):
-    """The conjuncts of a condition that speak of the named variables and sizes alone."""
-    parts = where.parts if isinstance(where, Joined) and where.conjunction else (where,)
-    return both(*(part for part in parts if set(free_indices(part.names())) <= set(names)))
-
-
-def _reduce(op, value, over, where, name):
-    over = _indices(over)
-    return Value("reduce", _reduced_type(as_value(value)), payload=Reduction(op, as_value(value), over, condition_of(where), name))
-
-
-def _reduced_type(value):
-    return "i32" if value.type in ("i32", "bool") else "f32"
-
-
-def sum(value, over, where=TRUE, name=None):
-    """The sum of a value over one index or a tuple of them, where a condition holds; 0 where none does. name: of its tensor."""
-    return _reduce("add", value, over, where, name)
-
-
-def prod(value, over, where=TRUE, name=None):
-    """The product of a value over indices; 1 of nothing."""
-    return _reduce("mul", value, over, where, name)
-
-
-def max(value, over, where=TRUE, name=None):
-    """The largest value over indices; -inf of nothing, NaN if one is."""
-    return _reduce("max", value, over, where, name)
-
-
-def min(value, over, where=TRUE, name=None):
-    """The smallest value over indices; inf of nothing, NaN if one is."""
-    return _reduce("min", value, over, where, name)
+def least_of(form):
+    """A lower bound of an Affine at all indices and sizes; -inf if none is known."""
+    sizes = Affine((), form.constant)
+    for atom, factor in form.terms:
+        owner = getattr(atom, "owner", None)
+        if isinstance(owner, Index):
+            sizes = sizes + ((owner.extent - 1).times(factor) if factor < 0 else 0)
+        else:
+            sizes = sizes + Affine(((atom, factor),))
+    least = sizes.constant
+    for atom, factor in sizes.terms:
+        owner = getattr(atom, "owner", None)
+        limit = (owner.min if factor > 0 else owner.max) if isinstance(owner, Size) else None
+        if limit is None:
+            return -math.inf
+        least += limit * factor
+    return least
 
 
 def define(name, dims, value, *, where=TRUE, type=None, tolerance=None):
     """A tensor with an index for each of `dims` that is `value` where `where` holds (elsewhere it has no elements to read).
     type: of its elements; without, f32, or i32 for integers and conditions. tolerance: of an output, takes the place of the
     nest's. Reductions in the value get tensors of their own."""
-    dims = _indices(dims)
+    dims = indices_of(dims)
     value = as_value(value)
     kind = getattr(type, "name", type) or ("i32" if value.type in ("i32", "bool") else "f32")
     tensor = Tensor(name, kind, [index.extent for index in dims])

@@ -6,7 +6,8 @@ It is meant for looking at a definition and for tests: it takes every point of e
 import math
 
 from ..errors import UserError
-from .affine import TRUE, Affine, Compare, Joined
+from .affine import TRUE, Affine, Compare, Joined, conjuncts
+from .hints import with_remedy
 from .isl_text import pieces
 from .model import number_from_json
 
@@ -17,11 +18,15 @@ def evaluate(nest, tensors, sizes=None, scalars=None):
     """The outputs of a nest as {name: float64 array, int64 for i32, bool for bool}.
 
     tensors: {name: array} of its inputs, of the shapes that the nest declares. sizes: where they do not follow from shapes.
-    scalars: where they are not the default. Raises UserError for what is missing or of another shape, or has too many points.
+    scalars: where they are not the default. Elements of outputs that no statement writes are 0. Raises UserError for what is
+    missing or of another shape, has too many points, or reads elements that were not written before or lie outside their tensor.
     """
     import numpy
 
-    return _Evaluation(numpy, nest, tensors, sizes or {}, scalars or {}).run()
+    try:
+        return _Evaluation(numpy, nest, tensors, sizes or {}, scalars or {}).run()
+    except UserError as error:
+        raise UserError(with_remedy(nest, str(error))) from None
 
 
 def sizes_of(nest, shapes, given=None):
@@ -47,7 +52,7 @@ class _Evaluation:
         self.sizes = sizes_of(nest, {name: tensor.shape for name, tensor in inputs.items()}, sizes)
         self.scalars = {scalar.name: scalars.get(scalar.name, scalar.default) for scalar in nest.scalars}
         self.memory = {tensor.name: self._memory(tensor, inputs) for tensor in nest.tensors}
-        self.types = {tensor.name: tensor.type for tensor in nest.tensors}
+        self.written = {tensor.name: numpy.full(self.memory[tensor.name].shape, tensor.role == "input") for tensor in nest.tensors}
 
     def _memory(self, tensor, inputs):
         shape = tuple(int(self._function(text, self.sizes)) for text in tensor.shape)
@@ -114,23 +119,25 @@ class _Evaluation:
 
     def _execute(self, prepared, values):
         shape = self._shape(prepared, values)
-        if 0 in shape:
-            return
         statement, np = prepared.statement, self.np
         mask = np.broadcast_to(prepared.condition.value(values), shape)
-        result = np.broadcast_to(_Value(self, prepared, values).compute(statement.value), shape)
-        target = self.memory[statement.write.tensor]
-        at = [np.broadcast_to(form.value(values), shape) for form in prepared.write]
-        if not mask.all():
-            result, at = result[mask], [index[mask] for index in at]
-        at = tuple(at)
+        if not mask.any():
+            return
+        result = np.broadcast_to(_Value(self, prepared, values, mask).compute(statement.value), shape)
+        name, points = statement.write.tensor, _Points(np, statement, values, mask)
+        target, written = self.memory[name], self.written[name]
+        at = points.elements(prepared.write, target.shape, name, "writes")
+        if statement.reduction is not None:
+            points.refuse(~written[at], f"accumulates into elements of {name} that were not initialised")
+        at, result = tuple(np.broadcast_to(index, shape)[mask] for index in at), result[mask]
+        written[at] = True
         if target.dtype == np.int64:
             result = wrapped(np, result.astype(np.int64))
         if statement.reduction is None:
-            target[at] = result
+            target[at] = result if at else result[-1]
         else:
             combine = {"add": np.add, "mul": np.multiply, "min": np.minimum, "max": np.maximum}[statement.reduction]
-            combine.at(target, at, result) if at else target.__setitem__((), combine(target, combine.reduce(result, axis=None)))
+            combine.at(target, at, result) if at else target.__setitem__((), combine(target, combine.reduce(result)))
             if target.dtype == np.int64:
                 target[...] = wrapped(np, target)
 
@@ -165,9 +172,9 @@ def _renaming(old, new):
 class _Value:
     """Evaluates the value of one statement at points."""
 
-    def __init__(self, evaluation, prepared, values):
+    def __init__(self, evaluation, prepared, values, mask):
         self.np, self.evaluation, self.prepared, self.values = evaluation.np, evaluation, prepared, values
-        self.shared = []
+        self.mask, self.shared = mask, []
 
     def compute(self, tree):
         if "shared" in tree:
@@ -209,14 +216,19 @@ class _Value:
         return result
 
     def _read(self, ordinal):
-        memory = self.evaluation.memory[self.prepared.statement.reads[ordinal].tensor]
-        result = None
+        np, statement = self.np, self.prepared.statement
+        name = statement.reads[ordinal].tensor
+        memory, written = self.evaluation.memory[name], self.evaluation.written[name]
+        result = np.zeros((), memory.dtype)
         for functions, condition in self.prepared.reads[ordinal]:
+            there = condition.value(self.values)
+            points = _Points(np, statement, self.values, self.mask & there)
+            at = points.elements(functions, memory.shape, name, "reads")
             if 0 in memory.shape:
-                return self.np.zeros((), memory.dtype)
-            at = tuple(self.np.clip(form.value(self.values), 0, extent - 1) for form, extent in zip(functions, memory.shape))
-            found = memory[at]
-            result = found if result is None else self.np.where(condition.value(self.values), found, result)
+                continue  # at no point
+            if not written.all():
+                points.refuse(~written[at], f"reads elements of {name} that were not written before")
+            result = memory[at] if condition == TRUE else np.where(there, memory[at], result)
         return result
 
     def _cast(self, kind, value, integer):
@@ -229,6 +241,28 @@ class _Value:
             return np.asarray(value).astype(np.int64), True
         bounded = np.clip(np.nan_to_num(value, nan=0.0, posinf=2.0**31, neginf=-2.0**31), -2.0**31, 2.0**31 - 1)
         return np.trunc(bounded).astype(np.int64), True
+
+
+class _Points:
+    """The points of a statement at which a mask holds, for messages about the first that is wrong."""
+
+    def __init__(self, np, statement, values, mask):
+        self.np, self.statement, self.values, self.mask = np, statement, values, mask
+
+    def elements(self, functions, shape, tensor, does):
+        """The indices of elements, within the tensor's shape at other points too. Raises UserError where one lies outside."""
+        at = [form.value(self.values) for form in functions]
+        for index, extent in zip(at, shape):
+            self.refuse((index < 0) | (index >= extent), f"{does} elements of {tensor} that lie outside the tensor")
+        return tuple(self.np.clip(index, 0, max(extent - 1, 0)) for index, extent in zip(at, shape))
+
+    def refuse(self, wrong, what):
+        """Raises UserError with the first point at which something is wrong."""
+        found = self.np.argwhere(self.mask & wrong)
+        if len(found):
+            place = ", ".join(f"{dim} = {self.np.broadcast_to(self.values[dim], self.mask.shape)[tuple(found[0])]}"
+                              for dim in self.statement.dims)
+            raise UserError(f"statement {self.statement.name} {what}, at [{place}]")
 
 
 def wrapped(np, value):
@@ -286,7 +320,7 @@ def bounds(condition, dims, sizes):
 
 
 def _box(condition, dims, sizes):
-    parts = condition.parts if isinstance(condition, Joined) and condition.conjunction else (condition,)
+    parts = conjuncts(condition)
     forms = []
     for part in parts:
         if isinstance(part, Compare):

@@ -2,7 +2,7 @@
 
 import re
 
-from .affine import Joined
+from .affine import Joined, conjuncts
 from .isl_text import only_piece
 
 
@@ -17,9 +17,7 @@ def ranges_of(statement):
     domain = only_piece(statement.domain)
     if domain is None:
         return {}
-    condition = domain.condition
-    parts = condition.parts if isinstance(condition, Joined) and condition.conjunction else (condition,)
-    texts = [part.text() for part in parts]
+    texts = [part.text() for part in conjuncts(domain.condition)]
     found = {}
     for dim in statement.dims:
         upper = [int(text.rsplit(" ", 1)[1]) for text in texts if re.fullmatch(rf"{re.escape(dim)} <= \d+", text)]

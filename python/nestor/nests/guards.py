@@ -1,18 +1,24 @@
 """Reads that are only there under a condition: a select whose chosen side alone lies inside its tensors.
 
 Such a select becomes a tensor that is written part by part, each where its condition holds: then every read of every statement
-is there at every point of the statement's domain.
+is there at every point of the statement's domain. Where it reads what its own loops write, it stays, and its reads say where.
 """
 
-from .affine import TRUE, both
-from .values import Value
+from .affine import TRUE, Compare, both, conjuncts
+from .definitions import least_of
+from .values import Value, condition_value, from_condition
 
 
 def is_inside(tensor, at):
     """Whether these indices are plainly those of an element that is there: whole ranges of the extents of a tensor without
     gaps."""
-    whole = not tensor.updates or any(update.where == TRUE and update.reduction is None for update in tensor.updates)
-    return whole and all(_spans(index, extent) for index, extent in zip(at, tensor.shape))
+    return _is_whole(tensor) and all(_spans(index, extent) for index, extent in zip(at, tensor.shape))
+
+
+def _is_whole(tensor):
+    """Whether every element of a tensor is there: of an argument, or where one statement plainly writes all."""
+    plain = (update for update in tensor.updates if update.where == TRUE and update.reduction is None)
+    return not tensor.is_written or any(all(map(_spans, update.at, tensor.shape)) for update in plain)
 
 
 def _spans(form, extent):
@@ -44,7 +50,7 @@ def needs_guard(value):
 def parts_of(value, where=TRUE):
     """[(condition, value)] of a guarded select and those in its sides, to be written one after the other: later ones may
     overwrite. Conditions are conjunctions."""
-    if not (has_guard(value) and any(needs_guard(side) for side in value.args[1:])):
+    if not is_choice(value):
         return [(where, value)]
     condition, then, otherwise = value.args[0].condition, value.args[1], value.args[2]
     rest = where if not needs_guard(otherwise) else both(where, ~condition)
@@ -57,13 +63,67 @@ def lift_guarded(value, make):
 
     def lifted(node):
         if id(node) not in done:
-            if has_guard(node) and any(needs_guard(side) for side in node.args[1:]):
-                found = make(node)
+            if is_choice(node):
+                done[id(node)] = make(node)
             else:
-                args = [lifted(arg) for arg in node.args]
-                same = all(one is other for one, other in zip(args, node.args))
-                found = node if same else Value(node.op, node.type, args, node.payload)
-            done[id(node)] = found
+                done[id(node)] = node.with_args([lifted(arg) for arg in node.args])
         return done[id(node)]
 
     return lifted(value)
+
+
+def is_choice(value):
+    """Whether a value is a guarded select that needs its guard."""
+    return has_guard(value) and any(needs_guard(side) for side in value.args[1:])
+
+
+def in_place(value, domain):
+    """The value with every read in its guarded selects bound to the condition under which it is chosen: elsewhere its element
+    need not be there. For values that no table before the loops can hold. domain: a condition that holds where it is computed."""
+    done = {}
+
+    def bound(node, where):
+        key = (id(node), where)
+        if key not in done:
+            if node.op == "condition":
+                done[key] = condition_value(node.payload, bounded=True)
+            elif node.op == "read":
+                there = where == TRUE or _is_there(*node.payload)
+                done[key] = node if there else Value("read", node.type, (from_condition(where),), node.payload)
+            else:
+                chosen = chosen_side(node, both(domain, where))
+                done[key] = bound(chosen, where) if chosen is not None else node.with_args(
+                    [bound(arg, both(where, side)) for arg, side in zip(node.args, sides_of(node))])
+        return done[key]
+
+    return bound(value, TRUE)
+
+
+def _is_there(tensor, at):
+    """Whether these indices are those of an element of a tensor without gaps, by the ranges of indices and sizes."""
+    return _is_whole(tensor) and all(
+        least_of(index) >= 0 and least_of(extent - 1 - index) >= 0 for index, extent in zip(at, tensor.shape))
+
+
+def sides_of(value):
+    """For each argument of a value the condition under which it is needed: that of a guarded select's sides."""
+    if not has_guard(value):
+        return (TRUE,) * len(value.args)
+    condition = value.args[0].condition
+    return TRUE, condition, ~condition
+
+
+def chosen_side(value, where):
+    """The side of a guarded select that alone can be chosen where a condition holds; None if both can or nothing says so."""
+    for arg, other in zip(value.args[1:], (2, 1)) if has_guard(value) else ():
+        if _never(both(where, sides_of(value)[other])):
+            return arg
+    return None
+
+
+def _never(condition):
+    """Whether a condition plainly holds nowhere: two of its parts exclude each other at all indices and sizes."""
+    parts = conjuncts(condition)
+    forms = [part.form for part in parts if isinstance(part, Compare)]
+    forms += [-part.form for part in parts if isinstance(part, Compare) and part.equality]
+    return any(~part in parts for part in parts) or any(least_of(-(one + other)) > 0 for one in forms for other in forms)

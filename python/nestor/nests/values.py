@@ -12,6 +12,7 @@ import struct
 from ..errors import UserError
 from .affine import FALSE, TRUE, Affine, Compare, Condition, Constant, Joined, Negated, both, either
 from .piecewise import comparison
+from .value_text import text_of
 
 NARROW = ("f16", "bf16")
 _UNARY = ("neg", "abs", "exp", "exp2", "log", "sqrt", "rsqrt", "tanh", "erf", "floor", "sin", "cos", "log1p", "expm1", "atan")
@@ -20,13 +21,19 @@ _INTEGER_UNARY = ("neg", "abs", "floor")
 
 class Value:
     """A node. op: one of docs/nest.md's, or "condition" (payload: a Condition), "index" (an Affine), "read" (a tensor and its
-    indices), "reduce" (a Reduction, until it has a tensor of its own), "constant" (a number), "scalar" (a Scalar)."""
+    indices; args: none, or the condition under which alone the element is there), "reduce" (a Reduction, until it has a tensor of
+    its own), "constant" (a number), "scalar" (a Scalar)."""
 
     __slots__ = ("op", "type", "args", "payload", "__weakref__")
     __hash__ = object.__hash__
 
     def __init__(self, op, kind, args=(), payload=None):
         self.op, self.type, self.args, self.payload = op, kind, tuple(args), payload
+
+    def with_args(self, args):
+        """The same of other arguments; itself where they are its own."""
+        same = all(one is other for one, other in zip(args, self.args))
+        return self if same else Value(self.op, self.type, args, self.payload)
 
     @property
     def affine(self):
@@ -135,8 +142,20 @@ class Value:
         raise UserError("a value is one number, not a sequence: index its tensor")
 
     def __repr__(self):
-        inner = [repr(arg) for arg in self.args] if self.args else [] if self.payload is None else [str(self.payload)]
-        return f"{self.op}({', '.join(inner)})"
+        return text_of(self)
+
+
+def nodes_of(value, reduced=False):
+    """Every node of a value once, parents first. reduced: also those of what its reductions reduce."""
+    seen, waiting = {}, [value]
+    while waiting:
+        node = waiting.pop()
+        if id(node) not in seen:
+            seen[id(node)] = node
+            waiting += reversed(node.args)
+            if reduced and node.op == "reduce":
+                waiting.append(node.payload.value)
+    return list(seen.values())
 
 
 def constant(number, kind=None):
@@ -271,13 +290,7 @@ def compare(op, a, b):
 
 def _has_data(*values):
     """Whether values depend on more than indices and sizes."""
-    waiting = list(values)
-    while waiting:
-        node = waiting.pop()
-        if node.op in ("read", "scalar", "reduce"):
-            return True
-        waiting += node.args
-    return False
+    return any(node.op in ("read", "scalar", "reduce") for value in values for node in nodes_of(value))
 
 
 def _logic(op, bits, a, b):
@@ -322,6 +335,11 @@ def _function(op):
     return function
 
 
+def sigmoid(value):
+    """1 / (1 + exp(-value))."""
+    return 1 / (1 + exp(-as_value(value)))
+
+
 exp, exp2, log, sqrt, rsqrt, tanh, erf, floor, sin, cos, log1p, expm1, atan = (_function(op) for op in _UNARY[2:])
 
 
@@ -345,19 +363,25 @@ def mul_high_unsigned(a, b):
     return binary("mul_high_unsigned", a, b)
 
 
-def condition_value(condition):
-    """A Condition as a tree of operations on integers: what nest files hold."""
+def condition_value(condition, bounded=False):
+    """A Condition as a tree of operations on integers: what nest files hold. bounded: constants are taken from sums of variables,
+    never added, so that a sum of indices and sizes that fits 32 bits still does."""
     if isinstance(condition, Constant):
         zero = Value("constant", "i32", payload=0)
         return Value("eq", "bool", (zero, Value("constant", "i32", payload=0 if condition.holds else 1)))
     if isinstance(condition, Negated):
-        return Value("not", "bool", (condition_value(condition.part),))
+        return Value("not", "bool", (condition_value(condition.part, bounded),))
     if isinstance(condition, Joined):
-        parts = [condition_value(part) for part in condition.parts]
+        parts = [condition_value(part, bounded) for part in condition.parts]
         op = "and" if condition.conjunction else "or"
         return functools.reduce(lambda a, b: Value(op, "bool", (a, b)), parts)
     assert isinstance(condition, Compare)
     form = condition.form
-    positive = Affine.make({a: f for a, f in form.terms if f > 0}, max(form.constant, 0))
-    negative = -Affine.make({a: f for a, f in form.terms if f < 0}, min(form.constant, 0))
-    return Value("eq" if condition.equality else "le", "bool", (from_affine(negative), from_affine(positive)))
+    left = Affine.make({a: -f for a, f in form.terms if f < 0})
+    right = Affine.make({a: f for a, f in form.terms if f > 0})
+    taken = bounded and (left.terms if form.constant > 0 else right.terms)
+    if (form.constant > 0) == bool(taken):
+        left = left - form.constant
+    else:
+        right = right + form.constant
+    return Value("eq" if condition.equality else "le", "bool", (from_affine(left), from_affine(right)))

@@ -2,8 +2,7 @@
 share, made of a padding mask and of indices."""
 
 from ...nests.affine import Affine
-from ...nests.assemble import nodes_of
-from ...nests.values import as_value
+from ...nests.values import as_value, nodes_of
 from .graph import kind_of
 from .lazy import LIGHT, Lazy
 

@@ -10,8 +10,8 @@ import torch
 
 from ...nests import definitions as nests
 from ...nests.affine import TRUE, Affine, Condition
-from ...nests.assemble import nodes_of
-from ...nests.values import Value, as_type, as_value, constant, from_condition, select, widened
+from ...nests.reductions import neutral
+from ...nests.values import Value, as_type, as_value, constant, from_condition, nodes_of, select, widened
 from .extents import Unsupported, atoms_of, common, expression, is_one, product, regrouped, variable
 
 ELEMENTS = {torch.float32: "f32", torch.float16: "f16", torch.bfloat16: "bf16", torch.int32: "i32",
@@ -292,7 +292,7 @@ class Builder:
         kind = "i32" if value.type == "i32" else "f32"
         tensor = nests.Tensor(tensor_name(name), kind, [index.extent for index in outer])
         at = tuple(index.affine for index in outer)
-        tensor.write(outer, at, nests.neutral(op, kind) if start is None else constant(start), suffix="_init")
+        tensor.write(outer, at, neutral(op, kind) if start is None else constant(start), suffix="_init")
         tensor.write((*outer, *inner), at, value, reduction=op, where=where)
         return self.of_tensor(tensor, dims, dtype)
 

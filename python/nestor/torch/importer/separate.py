@@ -8,8 +8,8 @@ import dataclasses
 from typing import List, NamedTuple, Tuple
 
 from ...nests.affine import TRUE, Affine, both
-from ...nests.assemble import nodes_of, reads_of
-from ...nests.values import Value
+from ...nests.assemble import reads_of
+from ...nests.values import Value, nodes_of
 from .lazy import Lazy
 
 

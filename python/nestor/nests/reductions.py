@@ -1,0 +1,79 @@
+"""Sums, products and extrema over indices, as authors write them."""
+
+import functools
+import operator
+
+from ..errors import UserError
+from .affine import TRUE
+from .definitions import condition_of, indices_of
+from .model import REDUCTIONS
+from .values import Value, as_type, as_value, constant, from_affine
+
+
+class Reduction:
+    """What a "reduce" node stands for: `value` combined by `op` over the indices `over` where `where` holds. made: tensors that
+    hold it, one for each condition under which it is read."""
+
+    def __init__(self, op, value, over, where, name):
+        self.op, self.value, self.over, self.where, self.name = op, value, over, where, name
+        self.made = {}
+
+    @property
+    def type(self):
+        """Of its result: i32 or f32."""
+        return _type_of(self.value)
+
+    def __str__(self):
+        return f"{self.op} over {', '.join(index.name for index in self.over)}"
+
+
+def neutral(op, kind):
+    """The value of an empty reduction, as a constant of f32 or i32."""
+    if kind == "i32":
+        return constant({"add": 0, "mul": 1, "min": 2**31 - 1, "max": -2**31}[op], "i32")
+    return constant(REDUCTIONS[op], "f32")
+
+
+def _type_of(value):
+    return "i32" if value.type in ("i32", "bool") else "f32"
+
+
+def _reduce(op, value, over, where, name):
+    value, over = as_value(value), indices_of(over)
+    return Value("reduce", _type_of(value), payload=Reduction(op, value, over, condition_of(where), name))
+
+
+def _check_over(over, name, of_values):
+    """Raises UserError for a value where indices must stand."""
+    if isinstance(over, (int, float, Value)):
+        raise UserError(f"nestor.{name} is over indices, as nestor.{name}(value, over=k), and {over!r} is none; "
+                        f"of two values, nestor.{of_values}(a, b)")
+
+
+def sum(value, over, where=TRUE, name=None):
+    """The sum of a value over one index or a tuple of them, where a condition holds; 0 where none does. name: of its tensor."""
+    return _reduce("add", value, over, where, name)
+
+
+def prod(value, over, where=TRUE, name=None):
+    """The product of a value over indices; 1 of nothing."""
+    return _reduce("mul", value, over, where, name)
+
+
+def max(value, over, where=TRUE, name=None):
+    """The largest value over indices; -inf of nothing, NaN if one is. Of two values: nestor.maximum."""
+    _check_over(over, "max", "maximum")
+    return _reduce("max", value, over, where, name)
+
+
+def min(value, over, where=TRUE, name=None):
+    """The smallest value over indices; inf of nothing, NaN if one is. Of two values: nestor.minimum."""
+    _check_over(over, "min", "minimum")
+    return _reduce("min", value, over, where, name)
+
+
+def mean(value, over, name=None):
+    """The sum of a value over the whole ranges of indices, divided by how many points they have; NaN of none."""
+    over = indices_of(over)
+    count = functools.reduce(operator.mul, (as_type(from_affine(index.extent), "f32") for index in over))
+    return sum(value, over, name=name) / count
