@@ -46,6 +46,9 @@ inline constexpr const char* kSeparatingRule = "separate_sums";
 /// Makes products of squared differences, with sums of their own where those would cancel.
 inline constexpr const char* kExpandingRule = "expand_squares";
 
+/// Makes products of exponentials of sums, with sums of their own where factors have no room.
+inline constexpr const char* kFactoringRule = "factor_exponential";
+
 /// Makes a product of matrices of two factors of a sum over several dims.
 inline constexpr const char* kNestingRule = "nest_products";
 
