@@ -1,6 +1,7 @@
 // Likely shapes of blocks and tiles, written as values of parameters.
 #include "autotune/space/gpu/gpu_points.h"
 
+#include "autotune/space/gpu/column_strips.h"
 #include "autotune/space/gpu/pair_sums.h"
 #include "autotune/space/gpu/product_points.h"
 #include "autotune/space/gpu/tensor_fusion.h"
@@ -378,6 +379,19 @@ void add_column_values(const GpuPointSource& source, const std::set<std::string>
   add({rules}, Fusion::none);
 }
 
+/// Sums across memory and what is made of them, in one kernel.
+void add_strips(const GpuPointSource& source, const std::set<std::string>& rules, std::vector<NamedValues>& points) {
+  const RuleVariant& whole = source.variants.at({rules});
+  const Nest& nest = source.variants.nest(whole);
+  const std::vector<FusionGroup>& groups = source.variants.fusion_groups(whole, Fusion::maximal);
+  if (groups.size() != 1 || multiplies(nest)) return;
+  auto values = values_of_strips(nest, whole.structure, groups.front(), source.limits);
+  if (!values) return;
+  points.push_back(completed(source, {rules}, Fusion::maximal, *values));
+  if (std::exchange((*values)["staging"], 0) != 0)
+    points.push_back(completed(source, {rules}, Fusion::maximal, std::move(*values)));
+}
+
 /// Sums over short runs of memory, in parts along the other axes that they sum over.
 void add_short_runs(const GpuPointSource& source, const std::set<std::string>& rules, std::vector<NamedValues>& points) {
   const RuleVariant& whole = source.variants.at({rules});
@@ -543,6 +557,7 @@ std::vector<NamedValues> likely_gpu_values(const GpuPointSource& source) {
   }
   add_few_results(source, without_tiles.rules, points);
   if (simple.rules != source.usual_rules) add_few_results(source, source.usual_rules, points);
+  add_strips(source, simple.rules, points);
   add_column_values(source, simple.rules, true, points);
   add_short_runs(source, simple.rules, points);
   add_prefixes(source, simple, points);
