@@ -4,6 +4,7 @@
 #include "autotune/space/gpu/column_strips.h"
 #include "autotune/space/gpu/pair_sums.h"
 #include "autotune/space/gpu/product_points.h"
+#include "autotune/space/gpu/short_rows.h"
 #include "autotune/space/gpu/tensor_fusion.h"
 #include "autotune/space/gpu/tensor_guesses.h"
 #include "autotune/space/gpu/tensor_steps.h"
@@ -392,6 +393,15 @@ void add_strips(const GpuPointSource& source, const std::set<std::string>& rules
     points.push_back(completed(source, {rules}, Fusion::maximal, std::move(*values)));
 }
 
+/// Many short rows, everything in one kernel.
+void add_short_rows(const GpuPointSource& source, const RuleChoice& choice, std::vector<NamedValues>& points) {
+  const RuleVariant& whole = source.variants.at(choice);
+  const std::vector<FusionGroup>& groups = source.variants.fusion_groups(whole, Fusion::maximal);
+  if (groups.size() != 1) return;
+  for (NamedValues& values : values_of_short_rows(whole.structure, groups.front()))
+    points.push_back(completed(source, choice, Fusion::maximal, std::move(values)));
+}
+
 /// Sums over short runs of memory, in parts along the other axes that they sum over.
 void add_short_runs(const GpuPointSource& source, const std::set<std::string>& rules, std::vector<NamedValues>& points) {
   const RuleVariant& whole = source.variants.at({rules});
@@ -565,6 +575,7 @@ std::vector<NamedValues> likely_gpu_values(const GpuPointSource& source) {
   add_windows(source, simple, points);
   add_short_sums(source, simple, points);
   if (recomputes) add_row_values(source, without_tiles, points);
+  add_short_rows(source, simple, points);
   add_row_values(source, simple, points);
   if (simple.rules != source.usual_rules) add_row_values(source, {source.usual_rules}, points);
   add_column_values(source, simple.rules, false, points);
