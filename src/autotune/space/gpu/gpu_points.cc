@@ -2,8 +2,6 @@
 #include "autotune/space/gpu/gpu_points.h"
 
 #include "autotune/space/gpu/column_strips.h"
-#include "autotune/space/gpu/pair_sums.h"
-#include "autotune/space/gpu/product_points.h"
 #include "autotune/space/gpu/short_rows.h"
 #include "autotune/space/gpu/tensor_fusion.h"
 #include "autotune/space/gpu/tensor_guesses.h"
@@ -11,6 +9,8 @@
 #include "autotune/space/gpu/tensor_waves.h"
 #include "autotune/space/gpu/transposed_rows.h"
 #include "autotune/space/group_choice.h"
+#include "autotune/space/pair_sums.h"
+#include "autotune/space/product_points.h"
 #include "autotune/space/structure/axes.h"
 #include "autotune/space/structure/rule_steps.h"
 #include "autotune/space/window_points.h"
