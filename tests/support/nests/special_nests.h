@@ -14,6 +14,7 @@
 #include "poly/algebra/values/nest_edit.h"
 #include "support/nests/algebra_nests.h"
 #include "support/nests/chained_products.h"
+#include "support/nests/exponential_nests.h"
 #include "support/nests/nest_interpreter.h"
 #include "support/nests/sample_nests.h"
 
@@ -294,7 +295,7 @@ inline Nest some_chain(Dice& dice) {
 }
 
 inline Nest some_nest(Dice& dice) {
-  switch (dice.below(11)) {
+  switch (dice.below(12)) {
     case 0:
       if (dice.chance(0.4)) return channel_norm(dice.chance(0.5) ? "S" : "3");
       return dice.chance(0.5) ? row_norm() : late_division_norm(dice.chance(0.5) ? TensorRole::output : TensorRole::temporary);
@@ -309,6 +310,9 @@ inline Nest some_nest(Dice& dice) {
       return some_distances(dice);
     case 6:
       return some_chain(dice);
+    case 7:
+      return exponential_sums(dice.of<ElementType>({ElementType::f16, ElementType::bf16}),
+                              dice.of<ScalarOp>({ScalarOp::exp, ScalarOp::exp2}));
     default:
       return some_softmax(dice);
   }

@@ -65,6 +65,32 @@ TEST(FactorExponential, TermsAreProductsOfHalves) {
       << "numbers of f16 are small enough";
 }
 
+TEST(FactorExponential, SidesAreSharedWhereTheyStandBefore) {
+  Nest nest = exponential_sums();
+  for (const char* sum : {"mean", "total"}) nest = rule("factor_exponential").apply(nest, {sum}).nest;
+  validate(nest);
+  EXPECT_EQ(nest.statement("total_product_sum").reads.at(1).tensor, "total_right") << "the other sum's is written later";
+  Nest written = factored(exponential_sums());
+  EXPECT_EQ(written.find_statement("mean_right_1"), nullptr);
+  // What w holds when the second sum begins is something else.
+  Nest changed = exponential_sums();
+  changed.tensors[2].role = TensorRole::temporary;
+  const auto fill = [&](const char* name, double value) {
+    Statement statement = NestBuilder("fill", {{"B", 2}, {"N", 512}, {"C", 256}})
+                              .tensor("w", TensorRole::temporary, {"N", "N"})
+                              .statement(std::string(name) + "[i, j] : 0 <= i < N and 0 <= j < N", "w[i, j]", {}, number(value))
+                              .build()
+                              .statements.front();
+    return statement;
+  };
+  insert_statement(changed, 0, fill("first", 1));
+  insert_statement(changed, position_of(changed, "mean_init"), fill("second", 2));
+  validate(changed);
+  changed = factored(changed);
+  validate(changed);
+  EXPECT_NE(changed.find_statement("mean_right_1"), nullptr);
+}
+
 TEST(FactorExponential, AddendsGoToTheSideThatFollowsTheirDims) {
   const auto text_of = [](const std::function<void(Statement&)>& change, const std::string& name) {
     Nest nest = exponential_sums();

@@ -202,19 +202,20 @@ class Factorization {
       half.write = {halves.name, half_place(half, halves.name, reduced, extent, part)};
       parts.push_back(std::move(half));
     }
-    if (const std::string known = tensor_of(parts); !known.empty()) return known;
+    if (const std::string known = tensor_of(parts, sum); !known.empty()) return known;
     result_.tensors.push_back(halves);
     for (const Statement& part : parts) insert(sum, part);
     return halves.name;
   }
 
-  /// The tensor that such statements have written for another sum, and nothing has changed since; empty: there is none.
-  std::string tensor_of(const std::vector<Statement>& parts) const {
+  /// The tensor that such statements have written before the sum, for another one, and nothing has changed since; empty: there is none.
+  std::string tensor_of(const std::vector<Statement>& parts, const Statement& sum) const {
+    const std::size_t place = position_of(result_, sum.name);
+    const auto same = [&](const Statement* made, const Statement& part) {
+      return position_of(result_, made->name) < place && same_values(*made, part) && is_unchanged(*made);
+    };
     for (const Tensor& tensor : result_.tensors) {
       const std::vector<const Statement*> writers = writers_of(result_, tensor.name);
-      const auto same = [&](const Statement* made, const Statement& part) {
-        return same_values(*made, part) && is_unchanged(*made);
-      };
       if (tensor.type == kHalf && std::equal(writers.begin(), writers.end(), parts.begin(), parts.end(), same))
         return tensor.name;
     }
