@@ -295,7 +295,7 @@ inline Nest some_chain(Dice& dice) {
 }
 
 inline Nest some_nest(Dice& dice) {
-  switch (dice.below(12)) {
+  switch (dice.below(11)) {
     case 0:
       if (dice.chance(0.4)) return channel_norm(dice.chance(0.5) ? "S" : "3");
       return dice.chance(0.5) ? row_norm() : late_division_norm(dice.chance(0.5) ? TensorRole::output : TensorRole::temporary);
@@ -307,12 +307,11 @@ inline Nest some_nest(Dice& dice) {
     case 4:
       return some_weighted_sum(dice);
     case 5:
-      return some_distances(dice);
-    case 6:
-      return some_chain(dice);
-    case 7:
+      if (dice.chance(0.5)) return some_distances(dice);
       return exponential_sums(dice.of<ElementType>({ElementType::f16, ElementType::bf16}),
                               dice.of<ScalarOp>({ScalarOp::exp, ScalarOp::exp2}));
+    case 6:
+      return some_chain(dice);
     default:
       return some_softmax(dice);
   }
