@@ -154,13 +154,13 @@ void ErrorSum::add_each(ErrorSum* errors, ReductionOp op, ElementType stored, co
   }
 }
 
-double ErrorSum::error(double sum, std::optional<ElementType> narrow, double orders) const {
+double ErrorSum::error(double sum, std::optional<ElementType> narrow, double orders, double share) const {
   if (std::isnan(inherited_) || inherited_ == kInfinite) return kInfinite;
   if (!std::isfinite(sum)) return special_ ? 0 : kInfinite;
   // Partial sums in another order, or before a factor that a rule defers, may be infinite; a start alone is no sum.
   if (magnitude_ >= (terms_ > 1 ? kInfiniteFrom / kRoomOfRules : kInfiniteFrom) || std::isnan(squares_) || squares_ == kInfinite)
     return kInfinite;
-  double error = inherited_;
+  double error = inherited_ + share * magnitude_;
   if (terms_ > 1 || orders > 1) {
     const double roundings = std::sqrt(static_cast<double>(terms_)) + (orders > 1 ? 1 : 0);
     error += orders * kOrderFactor * 0x1p-24 * roundings * magnitude_;

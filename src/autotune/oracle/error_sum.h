@@ -24,6 +24,10 @@ inline constexpr double kErrorMargin = 4;
 /// Sums of squared differences may be made of sums that are up to so many times larger (docs/algebra.md, expand_squares).
 inline constexpr double kExpandedOrders = 16;
 
+/// Of sums of exponentials, the share of the sum of |terms| that products of halves may be off by (docs/algebra.md, factor_exponential), before
+/// kErrorMargin.
+inline constexpr double kFactoredShare = 0x1p-16;
+
 /// Error of a value that is rounded to `type`: 0 where no value within `error` of it rounds elsewhere.
 double cast_error(ElementType type, double value, double error);
 
@@ -53,8 +57,8 @@ class ErrorSum {
   /// One term for each of several sums: the k-th one of `terms` for the k-th sum.
   static void add_each(ErrorSum* errors, ReductionOp op, ElementType stored, const Terms& terms, double* sums);
   /// Error of the sum. `narrow`: the 16-bit type of the operands. `orders`: it may be made of sums so many times larger, which are
-  /// rounded once more.
-  double error(double sum, std::optional<ElementType> narrow, double orders = 1) const;
+  /// rounded once more. `share`: of the sum of |terms|, by which all of them may be off.
+  double error(double sum, std::optional<ElementType> narrow, double orders = 1, double share = 0) const;
 
  private:
   template <bool kOperands>

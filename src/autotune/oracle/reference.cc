@@ -223,7 +223,7 @@ LazyDoubles& Reference::errors_of(int tensor, int version) {
 double Reference::error_of(int tensor, int version, std::int64_t linear, bool whole) {
   const Store& store = stores_[tensor];
   if (!whole || !store.reduced) return errors_of(tensor, version).get(linear);
-  return store.sums[linear].error(version_of(tensor, version).get(linear), store.narrow, store.orders);
+  return store.sums[linear].error(version_of(tensor, version).get(linear), store.narrow, store.orders, store.share);
 }
 
 /// Counts points of a statement; throws UserError beyond the limit, and EvaluationStopped.

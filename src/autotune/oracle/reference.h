@@ -166,6 +166,7 @@ class Reference {
     bool reduced = false;       ///< a reduction writes it
     std::optional<ElementType> narrow;  ///< operands of its sums may be rounded to this type
     double orders = 1;                  ///< its sums may be made of others so many times larger (ErrorSum::error)
+    double share = 0;                   ///< of the sum of |terms|, by which its sums may be off (ErrorSum::error)
   };
   struct Store : StoreForm {
     const std::byte* input = nullptr;

@@ -427,6 +427,7 @@ void Reference::compile_statement(const Statement& statement, const Nest&, const
   written.reduced = written.reduced || code.reduction.has_value();
   if (const auto narrow = rounding_.statements[statements_.size()].narrow) written.narrow = narrow;
   if (rounding_.statements[statements_.size()].expands) written.orders = kExpandedOrders;
+  if (rounding_.statements[statements_.size()].factors) written.share = kFactoredShare;
   written.sums_16_bits = written.sums_16_bits || (code.reduction && size_in_bytes(written.type) == 2);
   statements_.push_back(std::move(code));
   domains_.push_back(domain);

@@ -159,7 +159,7 @@ bool Reference::compute_row(int tensor, int version, const Row& row) {
       row.errors[k] = row.errors[0];
       continue;
     }
-    row.errors[k] = errors[k].error(row.values[k], store.narrow, store.orders);
+    row.errors[k] = errors[k].error(row.values[k], store.narrow, store.orders, store.share);
     if (remembered) remember(tensor, version, row.linear[k], row.values[k], row.errors[k]);
     if (store.sums_16_bits) row.values[k] = round_to(store.type, row.values[k]);
   }

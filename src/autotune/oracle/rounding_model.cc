@@ -95,11 +95,15 @@ class ProductFinder {
 
 RoundingModel rounding_model(const Nest& nest) {
   RoundingModel model = ProductFinder(nest).find();
-  for (const RuleMatch& match : rule("expand_squares").find(nest)) {
-    for (std::size_t k = 0; k < nest.statements.size(); ++k) {
-      if (nest.statements[k].name == match.target.front()) model.statements[k].expands = true;
+  const auto mark = [&](const char* name, bool RoundingModel::Product::* freedom) {
+    for (const RuleMatch& match : rule(name).find(nest)) {
+      for (std::size_t k = 0; k < nest.statements.size(); ++k) {
+        if (nest.statements[k].name == match.target.front()) model.statements[k].*freedom = true;
+      }
     }
-  }
+  };
+  mark("expand_squares", &RoundingModel::Product::expands);
+  mark("factor_exponential", &RoundingModel::Product::factors);
   return model;
 }
 

@@ -14,6 +14,7 @@
 #include "poly/algebra/values/nest_edit.h"
 #include "support/nests/algebra_nests.h"
 #include "support/nests/chained_products.h"
+#include "support/nests/exponential_nests.h"
 #include "support/nests/nest_interpreter.h"
 #include "support/nests/sample_nests.h"
 
@@ -306,7 +307,9 @@ inline Nest some_nest(Dice& dice) {
     case 4:
       return some_weighted_sum(dice);
     case 5:
-      return some_distances(dice);
+      if (dice.chance(0.5)) return some_distances(dice);
+      return exponential_sums(dice.of<ElementType>({ElementType::f16, ElementType::bf16}),
+                              dice.of<ScalarOp>({ScalarOp::exp, ScalarOp::exp2}));
     case 6:
       return some_chain(dice);
     default:

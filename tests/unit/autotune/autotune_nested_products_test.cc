@@ -1,13 +1,9 @@
 // Sums of three factors in the space: first guesses have a product on tensor cores and sum its rows up in the same kernel, and infinities and
 // NaN are where the definition has them.
-#include "autotune/space/gpu/known_sizes.h"
-#include "autotune/space/nest/nest_space.h"
-#include "autotune/trial/trial_steps.h"
-#include "codegen/gpu/backend.h"
 #include "codegen/gpu/kernel_plans.h"
-#include "codegen/proof/program_proof.h"
 #include "support/nests/chained_products.h"
 #include "support/nests/nest_runs.h"
+#include "support/nests/space_guesses.h"
 #include "support/simt/simt_image.h"
 
 #include <gtest/gtest.h>
@@ -22,28 +18,9 @@ using namespace samples;
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity(), kNaN = std::numeric_limits<double>::quiet_NaN();
 
-struct Guesses {
-  Guesses(const Nest& nest, const Sizes& large)
-      : schedules(nest_for_tuning(nest, complete_sizes(nest, large))),
-        space(make_nest_space(schedules, complete_sizes(nest, large), gpu_space_limits(90, NvptxTarget{}.shared_limit, 132))),
-        points(space->defaults()) {}
-
-  NamedValues values(std::size_t k) const { return named_values(*space, points.at(k)); }
-  bool nests(std::size_t k) const { return value_or(values(k), "rule.nest_products", 0) == 1; }
-
-  /// The program of a guess, proved.
-  TileProgram program(std::size_t k) {
-    const Candidate candidate = space->candidate(points.at(k));
-    EXPECT_EQ(candidate.infeasible, "");
-    const Schedule schedule = schedules.replay(candidate.steps);
-    TileProgram program = build_tile_program(schedule);
-    EXPECT_EQ(prove_program(program, schedule).verdict, ProofVerdict::proved);
-    return program;
-  }
-
-  BaseSchedules schedules;
-  std::unique_ptr<Space> space;
-  std::vector<Point> points;
+struct Guesses : testing::SpaceGuesses {
+  using SpaceGuesses::SpaceGuesses;
+  bool nests(std::size_t k) const { return has_rule(k, "nest_products"); }
 };
 
 /// The kernels with products on tensor cores, and whether they take sums of few elements and sum up rows.

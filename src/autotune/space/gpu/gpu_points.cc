@@ -1,14 +1,16 @@
 // Likely shapes of blocks and tiles, written as values of parameters.
 #include "autotune/space/gpu/gpu_points.h"
 
-#include "autotune/space/gpu/pair_sums.h"
-#include "autotune/space/gpu/product_points.h"
+#include "autotune/space/gpu/column_strips.h"
+#include "autotune/space/gpu/short_rows.h"
 #include "autotune/space/gpu/tensor_fusion.h"
 #include "autotune/space/gpu/tensor_guesses.h"
 #include "autotune/space/gpu/tensor_steps.h"
 #include "autotune/space/gpu/tensor_waves.h"
 #include "autotune/space/gpu/transposed_rows.h"
 #include "autotune/space/group_choice.h"
+#include "autotune/space/pair_sums.h"
+#include "autotune/space/product_points.h"
 #include "autotune/space/structure/axes.h"
 #include "autotune/space/structure/rule_steps.h"
 #include "autotune/space/window_points.h"
@@ -378,6 +380,28 @@ void add_column_values(const GpuPointSource& source, const std::set<std::string>
   add({rules}, Fusion::none);
 }
 
+/// Sums across memory and what is made of them, in one kernel.
+void add_strips(const GpuPointSource& source, const std::set<std::string>& rules, std::vector<NamedValues>& points) {
+  const RuleVariant& whole = source.variants.at({rules});
+  const Nest& nest = source.variants.nest(whole);
+  const std::vector<FusionGroup>& groups = source.variants.fusion_groups(whole, Fusion::maximal);
+  if (groups.size() != 1 || multiplies(nest)) return;
+  auto values = values_of_strips(nest, whole.structure, groups.front(), source.limits);
+  if (!values) return;
+  points.push_back(completed(source, {rules}, Fusion::maximal, *values));
+  if (std::exchange((*values)["staging"], 0) != 0)
+    points.push_back(completed(source, {rules}, Fusion::maximal, std::move(*values)));
+}
+
+/// Many short rows, everything in one kernel.
+void add_short_rows(const GpuPointSource& source, const RuleChoice& choice, std::vector<NamedValues>& points) {
+  const RuleVariant& whole = source.variants.at(choice);
+  const std::vector<FusionGroup>& groups = source.variants.fusion_groups(whole, Fusion::maximal);
+  if (groups.size() != 1) return;
+  for (NamedValues& values : values_of_short_rows(whole.structure, groups.front()))
+    points.push_back(completed(source, choice, Fusion::maximal, std::move(values)));
+}
+
 /// Sums over short runs of memory, in parts along the other axes that they sum over.
 void add_short_runs(const GpuPointSource& source, const std::set<std::string>& rules, std::vector<NamedValues>& points) {
   const RuleVariant& whole = source.variants.at({rules});
@@ -543,6 +567,7 @@ std::vector<NamedValues> likely_gpu_values(const GpuPointSource& source) {
   }
   add_few_results(source, without_tiles.rules, points);
   if (simple.rules != source.usual_rules) add_few_results(source, source.usual_rules, points);
+  add_strips(source, simple.rules, points);
   add_column_values(source, simple.rules, true, points);
   add_short_runs(source, simple.rules, points);
   add_prefixes(source, simple, points);
@@ -550,6 +575,7 @@ std::vector<NamedValues> likely_gpu_values(const GpuPointSource& source) {
   add_windows(source, simple, points);
   add_short_sums(source, simple, points);
   if (recomputes) add_row_values(source, without_tiles, points);
+  add_short_rows(source, simple, points);
   add_row_values(source, simple, points);
   if (simple.rules != source.usual_rules) add_row_values(source, {source.usual_rules}, points);
   add_column_values(source, simple.rules, false, points);

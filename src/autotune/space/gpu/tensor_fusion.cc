@@ -219,11 +219,12 @@ Fusion fusion_for_tensor_cores(RuleVariants& variants, const RuleVariant& varian
 
 std::set<std::string> rules_for_tensor_cores(RuleVariants& variants, const std::set<std::string>& default_rules,
                                              const std::set<std::string>& for_products, const GpuLimits& limits) {
-  // Squares that become products come first: other rules are for the products that there are then.
-  if (for_products.contains(kExpandingRule)) {
+  // Squares and exponentials that become products come first: other rules are for the products that there are then.
+  for (const char* algebra : {kExpandingRule, kFactoringRule}) {
+    if (!for_products.contains(algebra)) continue;
     std::set<std::string> expanded = default_rules, others = for_products;
-    expanded.insert(kExpandingRule);
-    others.erase(kExpandingRule);
+    expanded.insert(algebra);
+    others.erase(algebra);
     const std::set<std::string> rules = rules_for_tensor_cores(variants, expanded, others, limits);
     const RuleVariant& variant = variants.at({rules});
     const Fusion fusion = fusion_for_tensor_cores(variants, variant, limits);

@@ -1,11 +1,11 @@
 // Group by group: products on tensor cores, rows over blocks or threads.
 #include "autotune/space/nest/nest_candidate.h"
 
-#include "autotune/space/gpu/product_points.h"
 #include "autotune/space/gpu/tensor_fit.h"
 #include "autotune/space/gpu/tensor_guesses.h"
 #include "autotune/space/gpu/transposed_rows.h"
 #include "autotune/space/group_choice.h"
+#include "autotune/space/product_points.h"
 #include "autotune/space/structure/axes.h"
 #include "autotune/space/structure/group_steps.h"
 #include "autotune/space/structure/rule_steps.h"

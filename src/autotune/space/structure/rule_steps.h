@@ -48,6 +48,8 @@ inline constexpr const char* kExpandingRule = "expand_squares";
 
 /// Makes products of f32 operands of products of three parts each, in bf16.
 inline constexpr const char* kPartsRule = "bf16x6";
+/// Makes products of exponentials of sums, with sums of their own where factors have no room.
+inline constexpr const char* kFactoringRule = "factor_exponential";
 
 /// Makes a product of matrices of two factors of a sum over several dims.
 inline constexpr const char* kNestingRule = "nest_products";

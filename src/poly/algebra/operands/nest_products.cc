@@ -29,6 +29,7 @@
 #include "poly/algebra/rules/rule_list.h"
 #include "poly/algebra/values/builders.h"
 #include "poly/algebra/values/dims_view.h"
+#include "poly/algebra/values/direct_sums.h"
 #include "poly/algebra/values/factor_chain.h"
 #include "poly/algebra/values/nest_edit.h"
 #include "poly/algebra/values/polynomial.h"
@@ -40,10 +41,6 @@ namespace {
 constexpr const char* kName = "nest_products";
 /// What a factor outside may be where the definition multiplies by it before.
 constexpr double kMostRegrouped = 0x1p32;
-
-ScalarExpr at_most(const ScalarExpr& value, double most) {
-  return ScalarExpr::make(ScalarOp::le, {build::unary(ScalarOp::abs, value), build::number(most)});
-}
 
 /// The sum of the factors inside alone, into the same element.
 Statement inner_sum(const Statement& sum, const SumNesting& nesting) {
@@ -94,29 +91,21 @@ class Nesting {
       : result_(nest), sum_(sum), nesting_(std::move(nesting)), results_(sum_, nesting_.outer) {}
 
   Nest apply() {
-    const std::string product = add_tensor("_inner"), value = add_tensor("_valued"), kept = add_tensor("_kept");
-    Statement start = over_results(product + "_init", product);
+    const std::string product = add_results(result_, sum_, results_, "_inner"),
+                      value = add_results(result_, sum_, results_, "_valued");
+    Statement start = over_results(result_, results_, product + "_init", product);
     start.value = build::number(0);
     insert(start);
-    Statement inner = inner_sum(sum_, nesting_);
-    add_sum(inner, product);
+    add_inner(product);
 
-    Statement valued = over_results(value, value);
+    Statement valued = over_results(result_, results_, value, value);
     valued.value = value_of(valued, product);
     insert(valued);
-
-    Statement begin = over_results(kept + "_init", kept);
-    const ScalarExpr begun = read_of(begin, value, begin.write.relation);
-    begin.value = build::select(at_most(begun, kLargestFloat), begun, build::number(0));
-    insert(begin);
-    Statement direct = sum_;
-    const ScalarExpr seen = read_of(direct, value, results_.element(value));
-    direct.value = build::select(at_most(seen, kLargestFloat), build::number(0), sum_.value);
-    add_sum(direct, kept);
+    const std::string kept = add_direct_sums(result_, sum_, results_, value);
 
     Statement outer = results_.over(sum_.name);
     outer.write = {sum_.write.tensor, results_.seen_by(outer, sum_.write.relation)};
-    outer.value = read_of(outer, kept, isl::manage(isl_set_identity(outer.domain.copy())));
+    outer.value = read_at(outer, kept, isl::manage(isl_set_identity(outer.domain.copy())));
     outer.reduction = ReductionOp::add;
     outer.group = result_.statement(sum_.name).group;
     replace_statement(result_, outer);
@@ -124,25 +113,9 @@ class Nesting {
   }
 
  private:
-  std::string add_tensor(const std::string& suffix) {
-    result_.tensors.push_back(results_.tensor(result_, fresh_name(result_, sum_.write.tensor + suffix)));
-    return result_.tensors.back().name;
-  }
-
-  /// A statement that writes each element of the tensor.
-  Statement over_results(const std::string& name, const std::string& tensor) const {
-    Statement result = results_.over(name == tensor ? name : fresh_name(result_, name));
-    result.write = {tensor, isl::manage(isl_set_identity(result.domain.copy())).set_range_tuple(tensor)};
-    return result;
-  }
-
-  static ScalarExpr read_of(Statement& statement, const std::string& tensor, const isl::map& relation) {
-    return ScalarExpr::read(add_read(statement, {tensor, relation.set_range_tuple(tensor)}), ElementType::f32);
-  }
-
   /// t f; infinite where f is not what another order of products may meet.
   ScalarExpr value_of(Statement& valued, const std::string& product) {
-    std::vector<ScalarExpr> factors{read_of(valued, product, valued.write.relation)};
+    std::vector<ScalarExpr> factors{read_at(valued, product, valued.write.relation)};
     std::vector<ScalarExpr> tests;
     for (const ScalarExpr& factor : nesting_.outside) {
       factors.push_back(import_value(valued, sum_, results_.to_statement(valued), factor));
@@ -155,9 +128,9 @@ class Nesting {
     return value;
   }
 
-  /// The points of the sum, with the value of `like` and what it reads, into the tensor.
-  void add_sum(const Statement& like, const std::string& tensor) {
-    Statement sum = renamed(like, fresh_name(result_, tensor + "_sum"));
+  /// The sum of the factors inside, into the tensor.
+  void add_inner(const std::string& tensor) {
+    Statement sum = renamed(inner_sum(sum_, nesting_), fresh_name(result_, tensor + "_sum"));
     sum.write = {tensor, results_.element(tensor).set_domain_tuple(sum.name)};
     compact(sum);
     insert(sum);

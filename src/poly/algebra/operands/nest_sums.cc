@@ -27,6 +27,7 @@
 #include "poly/algebra/rules/rule_list.h"
 #include "poly/algebra/values/builders.h"
 #include "poly/algebra/values/dims_view.h"
+#include "poly/algebra/values/direct_sums.h"
 #include "poly/algebra/values/factor_chain.h"
 #include "poly/algebra/values/nest_edit.h"
 #include "poly/algebra/values/polynomial.h"
@@ -111,7 +112,7 @@ class Sharing {
     std::vector<ScalarExpr> factors{read(total)};
     for (const ScalarExpr& factor : shared_.nesting.outside) {
       const ScalarExpr seen = import_value(outer, sum_, results.to_statement(outer), factor);
-      const ScalarExpr finite = ScalarExpr::make(ScalarOp::le, {build::unary(ScalarOp::abs, seen), build::number(kLargestFloat)});
+      const ScalarExpr finite = is_finite(seen);
       factors.push_back(may_be_infinite(factor) ? build::select(finite, seen, build::mul(seen, read(sign))) : seen);
     }
     outer.value = product_in_order(factors);

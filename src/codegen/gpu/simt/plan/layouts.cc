@@ -73,11 +73,12 @@ int widest_vector(const BlockPlan& plan, const BlockOp& op) {
   return static_cast<int>(16 / narrowest);
 }
 
-/// The widest vector of which every op along tensors can make use; 1 without any.
-int shared_vector(BlockPlan& plan) {
+/// The widest vector of which every one of these ops along tensors can make use; 1 without any.
+int shared_vector(BlockPlan& plan, const std::vector<int>& ops) {
   for (int width = 8; width > 1; width /= 2) {
     bool useful = false, possible = true;
-    for (BlockOp& op : plan.ops) {
+    for (const int k : ops) {
+      BlockOp& op = plan.ops[static_cast<std::size_t>(k)];
       if (op.product || op.op.kind == OpKind::points || widest_vector(plan, op) == 1) continue;
       possible = possible && width <= widest_vector(plan, op) * (widest_vector(plan, op) == 4 ? 2 : 1) &&
                  can_vectorise(plan, op, width, false);
@@ -86,6 +87,58 @@ int shared_vector(BlockPlan& plan) {
     if (useful && possible) return width;
   }
   return 1;
+}
+
+std::vector<int> all_ops(const BlockPlan& plan) {
+  std::vector<int> all(plan.ops.size());
+  std::iota(all.begin(), all.end(), 0);
+  return all;
+}
+
+/// Ops that touch columns of one scratch buffer, whose threads must hold the same ones.
+std::vector<std::vector<int>> ops_of_same_columns(const BlockPlan& plan) {
+  std::vector<std::pair<std::vector<int>, std::set<int>>> sets;  // ops, buffers
+  for (const int k : all_ops(plan)) {
+    const BlockOp& op = plan.ops[static_cast<std::size_t>(k)];
+    std::pair<std::vector<int>, std::set<int>> joined{{k}, {}};
+    const auto note = [&](const TileAccess& access) {
+      const bool along = op.column >= 0 && uses_any(access, op.op.dims[op.column].var);
+      if (along && plan.buffer(access.buffer).memory == Memory::scratch) joined.second.insert(access.buffer);
+    };
+    note(op.op.write);
+    for (const TileAccess& read : op.op.reads) note(read);
+    std::erase_if(sets, [&](auto& other) {
+      const bool meets =
+          std::any_of(other.second.begin(), other.second.end(), [&](int id) { return joined.second.contains(id); });
+      if (!meets) return false;
+      joined.first.insert(joined.first.end(), other.first.begin(), other.first.end());
+      joined.second.merge(other.second);
+      return true;
+    });
+    sets.push_back(std::move(joined));
+  }
+  std::vector<std::vector<int>> ops;
+  for (auto& each : sets) ops.push_back(std::move(each.first));
+  return ops;
+}
+
+/// Where no vectors suit all ops (rows of 7 weights beside rows of 32 elements), those that suit ops of the same columns, in the lanes of all: no
+/// lane is idle for it.
+void widen_vectors(BlockPlan& plan) {
+  for (const std::vector<int>& ops : ops_of_same_columns(plan)) {
+    const auto is_plain = [&](int k) {
+      const BlockOp& op = plan.ops[static_cast<std::size_t>(k)];
+      return !op.prefix && op.divided < 0 && op.op.kind != OpKind::points && op.column_bound();
+    };
+    if (!std::all_of(ops.begin(), ops.end(), is_plain)) continue;
+    std::int64_t columns = 1;
+    for (const int k : ops) columns = std::max(columns, *plan.ops[static_cast<std::size_t>(k)].column_bound());
+    const int vector = shared_vector(plan, ops);
+    if (vector <= plan.layout.vector || std::int64_t{plan.layout.lanes} * 2 > columns) continue;
+    const auto most = std::bit_floor(static_cast<std::uint64_t>(columns / plan.layout.lanes));
+    for (const int k : ops)
+      plan.ops[static_cast<std::size_t>(k)].layout.vector = std::min(vector, static_cast<int>(std::min<std::uint64_t>(most, 8)));
+  }
 }
 
 bool has_product(const BlockPlan& plan) {
@@ -270,7 +323,7 @@ Layout best_layout(int threads, int vector, std::optional<std::int64_t> rows, st
 void choose_layouts(BlockPlan& plan, int most_threads, int exact_threads) {
   const bool product = has_product(plan);
   int vector = product ? 4 : 1;
-  if (!product && plan.vector_memory) vector = shared_vector(plan);
+  if (!product && plan.vector_memory) vector = shared_vector(plan, all_ops(plan));
   std::optional<std::int64_t> rows = 1, columns = 1;
   bool reduces = false, any_lanes = !product && plan.cluster == 1;
   const bool pairs = !product && plan.cluster == 1 && all_sums_over_pairs(plan);
@@ -294,6 +347,7 @@ void choose_layouts(BlockPlan& plan, int most_threads, int exact_threads) {
   for (const BlockOp& op : plan.ops) all.push_back(&op);
   if (!product) plan.layout = with_windows(plan, all, plan.layout, rows, columns);
   for (BlockOp& op : plan.ops) op.layout = plan.layout;
+  if (!product && plan.vector_memory && plan.cluster == 1 && vector == 1 && !pairs && plan.layout.run == 1) widen_vectors(plan);
 }
 
 std::optional<ThreadMap> thread_map(const BlockOp& op, const TileAccess& access, bool is_write) {

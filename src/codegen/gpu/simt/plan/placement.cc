@@ -233,7 +233,8 @@ void place_scratch(BlockPlan& plan) {
     const Buffer& buffer = plan.buffer(id);
     require_constant(plan, buffer);
     if (is_register_tile(buffer, use)) {
-      plan.placements[id] = register_placement(use.maps.front().second, plan.layout);
+      plan.placements[id] =
+          register_placement(use.maps.front().second, plan.ops[static_cast<std::size_t>(use.maps.front().first)].layout);
       tiles.emplace_back(registers_of(plan.placements[id]), id);
     } else {
       plan.placements[id] = shared_placement(buffer);

@@ -71,6 +71,8 @@ class RegisterProver {
     map.by_row = rows > 0;
     // A number by itself is in all threads, whatever share of other things they have.
     if (map.by_row || map.by_column) map.layout = op.layout;
+    // Which rows are a thread's does not hang on how wide its pieces of columns are.
+    if (!map.by_column) map.layout.vector = 1;
     if (map.by_row && rows != op.rows.size()) {
       proof_.fail("{}: {} in registers does not tell all rows apart", op.op.name, name());
       return std::nullopt;

@@ -1,5 +1,5 @@
 // What each operand of a sum changes along.
-#include "autotune/space/gpu/pair_sums.h"
+#include "autotune/space/pair_sums.h"
 
 #include "autotune/space/structure/axes.h"
 #include "poly/algebra/values/nest_edit.h"

@@ -1,5 +1,5 @@
 // Tiles of rows and columns that the threads of a block share.
-#include "autotune/space/gpu/product_points.h"
+#include "autotune/space/product_points.h"
 
 #include "autotune/space/structure/axes.h"
 #include "codegen/tile/contraction.h"

@@ -1,0 +1,50 @@
+// How many rows a block has.
+#include "autotune/space/gpu/short_rows.h"
+
+#include "autotune/space/gpu/gpu_steps.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstdint>
+
+namespace nestor {
+namespace {
+
+constexpr double kPointsOfShortRow = 512, kTermsOfShortSum = 16;  ///< of a row, and of a sum
+constexpr std::int64_t kThreadsOfShortRows = 256;
+
+/// The largest power of two up to `most` that is shorter than the axis: a whole axis may be longer in another launch.
+std::int64_t tile_within(std::int64_t extent, std::int64_t most) {
+  const auto shorter = std::bit_floor(static_cast<std::uint64_t>(std::max<std::int64_t>(extent - 1, 1)));
+  return std::min(static_cast<std::int64_t>(shorter), std::max<std::int64_t>(most, 1));
+}
+
+}  // namespace
+
+std::vector<NamedValues> values_of_short_rows(const NestStructure& structure, const FusionGroup& group) {
+  const double points = points_per_work_tile(structure, group);
+  const LoopGroup& heavy = structure.loop_groups[static_cast<std::size_t>(group.heaviest)];
+  double terms = 1;
+  for (std::size_t k = 0; k < heavy.extents.size(); ++k) terms *= heavy.reduced[k] ? static_cast<double>(heavy.extents[k]) : 1;
+  const double results = points / terms;
+  if (group.part || group.axes.size() < 2 || group.loop_groups.size() < 2 || terms < 2 || terms > kTermsOfShortSum ||
+      points > kPointsOfShortRow || results < 2)
+    return {};
+  const auto axis = [&](std::size_t from_last) -> const Axis& {
+    return structure.axes[static_cast<std::size_t>(group.axes[group.axes.size() - 1 - from_last])];
+  };
+  std::vector<NamedValues> found;
+  for (const std::int64_t each : {16, 8}) {  // results of a thread
+    const auto rows = std::bit_floor(static_cast<std::uint64_t>(static_cast<double>(kThreadsOfShortRows * each) / results));
+    const std::int64_t last = tile_within(axis(0).extent, static_cast<std::int64_t>(rows)),
+                       before = tile_within(axis(1).extent, static_cast<std::int64_t>(rows) / last);
+    NamedValues values{{"threads", kThreadsOfShortRows}, {"cluster", 1}, {"reduction_axis", -1}, {"staging", 1}};
+    for (const int other : group.axes) values["tile." + structure.axes[static_cast<std::size_t>(other)].name] = 1;
+    values["tile." + axis(0).name] = last;
+    values["tile." + axis(1).name] = before;
+    found.push_back(std::move(values));
+  }
+  return found;
+}
+
+}  // namespace nestor
