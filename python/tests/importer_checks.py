@@ -4,12 +4,31 @@ import math
 
 import numpy
 import torch
+from torch.export import decomp_utils, exported_program
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from nestor.nests.evaluate import evaluate
 from nestor.nests.generalise import generalise
 from nestor.torch.compiler.subgraph import size_value
 from nestor.torch.importer.regions import partition
+
+_composite_ops = {}
+
+
+def _listed_once(collect):
+    """torch.export goes through all operators of every namespace to find the composite ones, four times for each model: half of what
+    it takes for a small one. They are the same while the dispatcher knows the same ones."""
+    def listed():
+        key = tuple(torch._C._dispatch_get_registrations_for_dispatch_key("CompositeImplicitAutograd"))
+        if _composite_ops.get("key") != key:
+            _composite_ops.update(key=key, found=collect())
+        return _composite_ops["found"]
+
+    return listed
+
+
+for _module in (exported_program, decomp_utils):
+    _module._collect_all_valid_cia_ops = _listed_once(_module._collect_all_valid_cia_ops)
 
 _FLOATS = (torch.float32, torch.float16, torch.bfloat16)
 

@@ -79,6 +79,8 @@ USES = (given, added, filled, lowest)
 
 @unittest.skipUnless(torch and numpy, "PyTorch or numpy is not installed")
 class MaskTest(unittest.TestCase):
+    wholes = {}
+
     def setUp(self):
         torch.manual_seed(7)
 
@@ -87,15 +89,22 @@ class MaskTest(unittest.TestCase):
         check_program(found, tensors, 5e-6)
         return found
 
+    def whole(self, use, **options):
+        """The nest of attention without a mask, captured once for each use and options."""
+        key = use, tuple(sorted(options.items()))
+        if key not in self.wholes:
+            tensors = [torch.randn(2, 3, 12, 4) for _ in range(3)]
+            self.wholes[key] = self.captured(lambda q, k, v: use(q, k, v, torch.ones(q.shape[-2], k.shape[-2], dtype=torch.bool)),
+                                             *tensors, **options).regions[0].nest
+        return self.wholes[key]
+
     def check(self, name, mask, use, **options):
         """Attention with the mask is one nest that reads three tensors, and none of its domains over keys is whole."""
         tensors = [torch.randn(2, 3, 12, 4) for _ in range(3)]
         found = self.captured(lambda q, k, v: use(q, k, v, mask(q.shape[-2], k.shape[-2])), *tensors, **options)
         region, = found.regions
         self.assertEqual((len(region.inputs), found.left), (3, {}))
-        whole = self.captured(lambda q, k, v: use(q, k, v, torch.ones(q.shape[-2], k.shape[-2], dtype=torch.bool)), *tensors,
-                              **options).regions[0].nest
-        for narrow, wide in zip(region.nest.statements, whole.statements):
+        for narrow, wide in zip(region.nest.statements, self.whole(use, **options).statements):
             if narrow.name.endswith(("_dot", "_exp", "_sum", "_max")) and narrow.reduction or narrow.name.endswith("_exp"):
                 self.assertNotEqual(narrow.domain, wide.domain, narrow.name)
 

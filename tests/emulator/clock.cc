@@ -33,20 +33,18 @@ Clock joined(const Clock& a, const Clock& b) {
 
 }  // namespace
 
-// The threads of a block often have one clock and acquire another one, all of them: the last answers are kept.
+// The threads of a warp or block often have one clock and acquire another one, all of them, with others in between: answers are kept.
 Clock join(const Clock& a, const Clock& b) {
   if (b == nullptr || a == b) return a;
   if (a == nullptr) return b;
   struct Known {
     Clock a, b, both;
   };
-  thread_local std::array<Known, 8> known;
-  thread_local std::size_t next = 0;
-  for (const Known& answer : known) {
-    if (answer.a == a && answer.b == b) return answer.both;
-  }
-  Known& answer = known[next++ % known.size()];
-  answer = {a, b, joined(a, b)};
+  thread_local std::array<Known, 256> known;
+  const auto first = reinterpret_cast<std::uintptr_t>(a.get()), second = reinterpret_cast<std::uintptr_t>(b.get());
+  const std::uint64_t hash = first * 0x9e3779b97f4a7c15ULL ^ second * 0xc2b2ae3d27d4eb4fULL;
+  Known& answer = known[(hash >> 40) % known.size()];
+  if (answer.a != a || answer.b != b) answer = {a, b, joined(a, b)};
   return answer.both;
 }
 

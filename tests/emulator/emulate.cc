@@ -185,9 +185,25 @@ EmulationResult EmulatedKernel::run(const Sizes& sizes, const std::vector<Emulat
   return implementation_->run(sizes, arguments, options);
 }
 
+EmulatedKernel& emulated_kernel(const LaunchRecipe& recipe, const std::string& ir) {
+  struct Last {
+    std::string recipe, ir;
+    std::unique_ptr<EmulatedKernel> kernel;
+  };
+  static Last& last = *new Last;  // LLVM may end before it
+  std::string text = recipe_to_json(recipe).dump();
+  if (last.kernel == nullptr || last.recipe != text || last.ir != ir) {
+    last.kernel.reset();
+    last.kernel = std::make_unique<EmulatedKernel>(recipe, ir);
+    last.recipe = std::move(text);
+    last.ir = ir;
+  }
+  return *last.kernel;
+}
+
 EmulationResult emulate(const LaunchRecipe& recipe, const std::string& ir, const Sizes& sizes,
                         const std::vector<EmulatedArgument>& arguments, const EmulationOptions& options) {
-  return EmulatedKernel(recipe, ir).run(sizes, arguments, options);
+  return emulated_kernel(recipe, ir).run(sizes, arguments, options);
 }
 
 }  // namespace nestor::testing

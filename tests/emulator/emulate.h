@@ -55,7 +55,10 @@ class EmulatedKernel {
   std::unique_ptr<Implementation> implementation_;
 };
 
-/// The same, once.
+/// The kernel of a recipe and its code. That of the last call stays, so that runs at several sizes or on several inputs compile once.
+EmulatedKernel& emulated_kernel(const LaunchRecipe& recipe, const std::string& ir);
+
+/// Runs it, once.
 EmulationResult emulate(const LaunchRecipe& recipe, const std::string& ir, const Sizes& sizes,
                         const std::vector<EmulatedArgument>& arguments, const EmulationOptions& options = {});
 

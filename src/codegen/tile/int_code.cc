@@ -55,18 +55,6 @@ IntCode::IntCode(const IntExpr& expr, VariableSlots& slots) : defined_(expr.defi
   for (const IntExpr& arg : expr.args()) args_.emplace_back(arg, slots);
 }
 
-std::int64_t IntCode::linear(const std::int64_t* values) const {
-  std::int64_t sum = constant_;
-  bool wrong = false;
-  for (const auto& [slot, factor] : factors_) {
-    std::int64_t term = 0;
-    wrong |= values[slot] == kNoValue || __builtin_mul_overflow(factor, values[slot], &term) ||
-             __builtin_add_overflow(sum, term, &sum);
-  }
-  if (wrong) refuse(values);
-  return sum;
-}
-
 /// Says what is wrong.
 void IntCode::refuse(const std::int64_t* values) const {
   std::int64_t sum = constant_;
@@ -76,8 +64,7 @@ void IntCode::refuse(const std::int64_t* values) const {
   }
 }
 
-std::int64_t IntCode::evaluate(const std::int64_t* values) const {
-  if (linear_) return linear(values);
+std::int64_t IntCode::by_tree(const std::int64_t* values) const {
   const std::int64_t first = args_[0].evaluate(values);
   if (op_ == IntOp::select) return args_[first != 0 ? 1 : 2].evaluate(values);
   if (op_ == IntOp::logical_not) return first == 0;

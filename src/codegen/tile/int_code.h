@@ -35,10 +35,21 @@ class IntCode {
   /// Of an expression that is not undefined.
   bool defined() const { return defined_; }
   /// `values`: of all places. Throws what IntExpr::evaluate() throws, and InternalError where a variable has no value.
-  std::int64_t evaluate(const std::int64_t* values) const;
+  std::int64_t evaluate(const std::int64_t* values) const { return linear_ ? linear(values) : by_tree(values); }
 
  private:
-  std::int64_t linear(const std::int64_t* values) const;
+  std::int64_t linear(const std::int64_t* values) const {
+    std::int64_t sum = constant_;
+    bool wrong = false;
+    for (const auto& [slot, factor] : factors_) {
+      std::int64_t term = 0;
+      wrong |= values[slot] == kNoValue || __builtin_mul_overflow(factor, values[slot], &term) ||
+               __builtin_add_overflow(sum, term, &sum);
+    }
+    if (wrong) refuse(values);
+    return sum;
+  }
+  std::int64_t by_tree(const std::int64_t* values) const;
   void refuse(const std::int64_t* values) const;
   bool defined_ = false, linear_ = false;
   std::int64_t constant_ = 0;                          ///< linear: this and

@@ -12,6 +12,8 @@
 #include <cstdint>
 #include <functional>
 #include <limits>
+#include <map>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -22,8 +24,9 @@ class PartPoints {
  public:
   using Point = std::vector<std::int64_t>;
 
-  /// `part` has no parameters, and knows its divs.
-  explicit PartPoints(const isl::basic_set& part) : dims_(size(isl_basic_set_dim(part.get(), isl_dim_set))) {
+  /// `params`: values of the parameters, in their order. `part` knows its divs.
+  explicit PartPoints(const isl::basic_set& part, const Point& params)
+      : dims_(size(isl_basic_set_dim(part.get(), isl_dim_set))), params_(params) {
     count_ = dims_ + size(isl_basic_set_dim(part.get(), isl_dim_div));
     of_variable_.resize(count_);
     take(isl_basic_set_inequalities_matrix(part.get(), isl_dim_cst, isl_dim_param, isl_dim_set, isl_dim_div), false);
@@ -83,7 +86,9 @@ class PartPoints {
     const isl::val denominator = isl::manage(isl_aff_get_denominator_val(quotient.get()));
     const isl::aff whole = isl::manage(isl_aff_scale_val(quotient.copy(), denominator.copy()));
     const std::int64_t divisor = integer(denominator.copy());
-    const std::int64_t constant = integer(isl_aff_get_constant_val(whole.get()));
+    std::int64_t constant = integer(isl_aff_get_constant_val(whole.get()));
+    for (std::size_t p = 0; p < params_.size(); ++p)
+      constant += params_[p] * integer(isl_aff_get_coefficient_val(whole.get(), isl_dim_param, static_cast<int>(p)));
     std::vector<std::int64_t> above, below;
     for (std::size_t n = 0; n < count_; ++n) {
       const bool dim = n < dims_;
@@ -102,12 +107,14 @@ class PartPoints {
   void take(__isl_take isl_mat* matrix, bool equal) {
     for (int row = 0; row < static_cast<int>(isl_mat_rows(matrix)); ++row) {
       const auto at = [&](std::size_t column) { return integer(isl_mat_get_element_val(matrix, row, static_cast<int>(column))); };
+      std::int64_t constant = at(0);
+      for (std::size_t p = 0; p < params_.size(); ++p) constant += params_[p] * at(p + 1);
       std::vector<std::int64_t> factors;
-      for (std::size_t k = 0; k < count_; ++k) factors.push_back(at(k + 1));
-      add(at(0), factors);
+      for (std::size_t k = 0; k < count_; ++k) factors.push_back(at(params_.size() + k + 1));
+      add(constant, factors);
       if (!equal) continue;
       for (std::int64_t& factor : factors) factor = -factor;
-      add(-at(0), factors);
+      add(-constant, factors);
     }
     isl_mat_free(matrix);
   }
@@ -198,6 +205,7 @@ class PartPoints {
   }
 
   std::size_t dims_ = 0, count_ = 0;
+  Point params_;
   std::int64_t steps_ = 0;
   bool bounded_ = false;
   std::vector<Constraint> constraints_;
@@ -206,20 +214,29 @@ class PartPoints {
   std::vector<bool> waits_;
 };
 
-/// The points of a bounded set without parameters, in lexicographic order, each once.
-inline std::vector<std::vector<std::int64_t>> integer_points(const isl::set& set) {
+/// The points of a bounded set in lexicographic order, each once. `sizes`: values of all its parameters, by name.
+inline std::vector<std::vector<std::int64_t>> integer_points(const isl::set& set,
+                                                             const std::map<std::string, std::int64_t>& sizes = {}) {
+  std::vector<std::int64_t> params;
+  for (int p = 0; p < static_cast<int>(isl_set_dim(set.get(), isl_dim_param)); ++p)
+    params.push_back(sizes.at(isl_set_get_dim_name(set.get(), isl_dim_param, static_cast<unsigned>(p))));
   std::vector<std::vector<std::int64_t>> all;
   const auto add = [&](const std::vector<std::int64_t>& point) { all.push_back(point); };
   isl::manage(isl_set_compute_divs(set.copy())).foreach_basic_set([&](const isl::basic_set& part) {
-    if (PartPoints(part).visit(add)) return;
-    isl::set(part).foreach_point([&](const isl::point& point) {
+    if (PartPoints(part, params).visit(add)) return;
+    isl_set* fixed = isl_set_from_basic_set(part.copy());
+    for (std::size_t p = 0; p < params.size(); ++p)
+      fixed =
+          isl_set_fix_val(fixed, isl_dim_param, static_cast<unsigned>(p), isl_val_int_from_si(isl_set_get_ctx(fixed), params[p]));
+    fixed = isl_set_project_out(fixed, isl_dim_param, 0, static_cast<unsigned>(params.size()));
+    isl::manage(fixed).foreach_point([&](const isl::point& point) {
       std::vector<std::int64_t> at;
       for (int k = 0; k < static_cast<int>(isl_set_dim(set.get(), isl_dim_set)); ++k)
         at.push_back(isl_val_get_num_si(isl::manage(isl_point_get_coordinate_val(point.get(), isl_dim_set, k)).get()));
       add(at);
     });
   });
-  std::sort(all.begin(), all.end());
+  if (!std::is_sorted(all.begin(), all.end())) std::sort(all.begin(), all.end());
   all.erase(std::unique(all.begin(), all.end()), all.end());
   return all;
 }

@@ -16,6 +16,7 @@
 #include <random>
 #include <set>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "poly/isl/isl_tools.h"
@@ -28,19 +29,29 @@
 namespace nestor::samples {
 
 using Index = std::vector<std::int64_t>;
-using Elements = std::map<Index, double>;
+struct IndexHash {
+  std::size_t operator()(const Index& index) const {
+    std::size_t hash = index.size();
+    for (const std::int64_t each : index) hash = (hash ^ static_cast<std::size_t>(each)) * 0x9e3779b97f4a7c15ULL;
+    return hash ^ hash >> 32;
+  }
+};
+using Elements = std::unordered_map<Index, double, IndexHash>;
 using Memory = std::map<std::string, Elements>;
+
+/// In lexicographic order: for those who draw a number for each.
+inline std::vector<Index> indices_of(const Elements& elements) {
+  std::vector<Index> indices;
+  for (const auto& [index, value] : elements) indices.push_back(index);
+  std::sort(indices.begin(), indices.end());
+  return indices;
+}
 
 class Interpreter {
  public:
   Interpreter(const Nest& nest, const Sizes& sizes, std::map<std::string, double> scalars = {})
-      : nest_(nest), scalars_(std::move(scalars)) {
+      : nest_(nest), scalars_(std::move(scalars)), sizes_(sizes) {
     for (const ScalarParam& scalar : nest.scalars) scalars_.try_emplace(scalar.name, scalar.default_value);
-    std::string fixed;
-    for (const auto& [name, value] : sizes) fixed += fmt::format("{}{} = {}", fixed.empty() ? "" : " and ", name, value);
-    std::string params;
-    for (const auto& [name, value] : sizes) params += (params.empty() ? "" : ", ") + name;
-    sizes_ = isl::set(isl_context(), "[" + params + "] -> { : " + (fixed.empty() ? "1 = 1" : fixed) + " }");
   }
 
   /// Random inputs in a range that keeps exponentials apart.
@@ -120,23 +131,19 @@ class Interpreter {
 
   const std::vector<Index>& points(const Statement& statement) const {
     const auto [place, fresh] = points_.try_emplace(&statement);
-    if (!fresh) return place->second;
-    isl_set* set = statement.domain.intersect_params(sizes_).release();
-    set = isl_set_project_out(set, isl_dim_param, 0, static_cast<unsigned>(isl_set_dim(set, isl_dim_param)));
-    place->second = integer_points(isl::manage(set));
+    if (fresh) place->second = integer_points(statement.domain, sizes_);
     return place->second;
   }
 
-  using Table = std::map<Index, Index>;
+  using Table = std::unordered_map<Index, Index, IndexHash>;
 
   /// { instance -> element } of a relation on the statement's domain, tabulated once.
   const Table& table(const isl::map& map, const Statement& statement) {
     const auto [place, fresh] = tables_.try_emplace(map.get());
     if (!fresh) return place->second;
     const unsigned dims = map.domain_tuple_dim();
-    isl_set* pairs = isl_set_flatten(map.intersect_domain(statement.domain).intersect_params(sizes_).wrap().release());
-    pairs = isl_set_project_out(pairs, isl_dim_param, 0, static_cast<unsigned>(isl_set_dim(pairs, isl_dim_param)));
-    for (const Index& all : integer_points(isl::manage(pairs)))
+    const isl::set pairs = isl::manage(isl_set_flatten(map.intersect_domain(statement.domain).wrap().release()));
+    for (const Index& all : integer_points(pairs, sizes_))
       place->second.insert_or_assign(Index(all.begin(), all.begin() + dims), Index(all.begin() + dims, all.end()));
     return place->second;
   }
@@ -317,7 +324,7 @@ class Interpreter {
   const Nest& nest_;
   std::map<std::string, double> scalars_;
   bool rounded_to_zero_ = false;
-  isl::set sizes_;
+  Sizes sizes_;
   mutable std::map<const Statement*, std::vector<Index>> points_;
   std::map<const void*, Table> tables_;
   std::map<const void*, isl::map> index_maps_;

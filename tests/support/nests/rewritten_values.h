@@ -30,7 +30,8 @@ inline Memory inputs_with_specials(const Nest& nest, const Sizes& sizes, std::mt
   const bool one_sign = random() % 3 != 0;
   for (auto& [name, elements] : memory) {
     const double sign = random() % 2 == 0 ? 1 : -1;
-    for (auto& [index, value] : elements) {
+    for (const Index& index : indices_of(elements)) {
+      double& value = elements.at(index);
       const bool special = random() % rare == 0;
       value = special ? specials[random() % specials.size()] : numbers[random() % numbers.size()];
       if (one_sign && !special) value = sign * std::fabs(value);

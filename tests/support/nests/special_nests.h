@@ -338,7 +338,8 @@ inline Memory special_inputs(const Nest& nest, const Sizes& sizes, Dice& dice, c
     const double same = dice.of(specials);
     const std::int64_t special_row = dice.chance(0.3) ? dice.below(4) : -1;
     const ElementType type = nest.tensor(name).type;
-    for (auto& [index, value] : elements) {
+    for (const Index& index : indices_of(elements)) {
+      double& value = elements.at(index);
       value = dice.uniform(-2, 2);
       if (dice.chance(rate)) value = dice.of(specials);
       if (!index.empty() && index[0] == special_row) value = same;

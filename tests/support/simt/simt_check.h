@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <deque>
 #include <functional>
 #include <limits>
 #include <random>
@@ -78,6 +79,31 @@ inline CheckData make_data(const TileProgram& program, const LaunchRecipe& recip
   for (const auto& [name, value] : recipe.fixed_sizes) all[name] = value;
   interpret(program, all, {}, data.expected);
   return data;
+}
+
+/// The same; the last ones are kept, as several candidates for one definition run on equal data.
+inline const CheckData& data_of(const TileProgram& program, const LaunchRecipe& recipe, const Sizes& sizes,
+                                const CheckOptions& options) {
+  struct Known {
+    TileTree root;  // kept, so that no other program has its address
+    nlohmann::json arguments, fixed;
+    Sizes sizes;
+    int row_padding = 0;
+    double spread = 0;
+    CheckData data;
+  };
+  constexpr std::size_t kKept = 4;
+  static std::deque<Known> known;
+  const nlohmann::json text = recipe_to_json(recipe);
+  for (const Known& one : known) {
+    if (one.root == program.root && one.arguments == text.at("arguments") && one.fixed == text.at("fixed") &&
+        one.sizes == sizes && one.row_padding == options.row_padding && one.spread == options.spread)
+      return one.data;
+  }
+  if (known.size() == kKept) known.pop_front();
+  known.push_back({program.root, text.at("arguments"), text.at("fixed"), sizes, options.row_padding, options.spread,
+                   make_data(program, recipe, sizes, options)});
+  return known.back().data;
 }
 
 /// Writes an argument's values to memory laid out by its strides.

@@ -28,7 +28,7 @@ struct HostImage {
 inline std::string run_emulated(const CompiledNvptx& compiled, const CheckData& data, const Sizes& sizes,
                                 const CheckOptions& options, const std::vector<unsigned>& seeds) {
   const LaunchRecipe& recipe = compiled.kernel.recipe;
-  EmulatedKernel kernel(recipe, compiled.ir);
+  EmulatedKernel& kernel = emulated_kernel(recipe, compiled.ir);
   for (const unsigned seed : seeds) {
     HostImage image(recipe, data, options);
     const EmulationResult result = kernel.run(sizes, image.arguments, {.seed = seed});
@@ -41,7 +41,7 @@ inline std::string run_emulated(const CompiledNvptx& compiled, const CheckData& 
 
 inline std::string run_emulated(const CompiledNvptx& compiled, const TileProgram& meaning, const Sizes& sizes,
                                 const CheckOptions& options, const std::vector<unsigned>& seeds) {
-  return run_emulated(compiled, make_data(meaning, compiled.kernel.recipe, sizes, options), sizes, options, seeds);
+  return run_emulated(compiled, data_of(meaning, compiled.kernel.recipe, sizes, options), sizes, options, seeds);
 }
 
 }  // namespace nestor::testing

@@ -63,6 +63,7 @@ TEST_P(JoinedResults, GuessesOfEachKindAreRight) {
   const Nest nest = outer_products("", test.rows, test.columns);
   Guesses guesses(nest);
   std::set<std::pair<std::int64_t, std::int64_t>> seen;
+  const TileProgram meaning = build_tile_program(guesses.schedules.base({}));
   for (const Point& point : guesses.points) {
     const NamedValues values = named_values(*guesses.space, point);
     if (!seen.emplace(value_or(values, "cluster", 1), value_or(values, "ping_pong_tiles", 0)).second) continue;
@@ -77,9 +78,7 @@ TEST_P(JoinedResults, GuessesOfEachKindAreRight) {
     const nvptx::TensorPlan& plan = *kernels.back().tensor;
     EXPECT_EQ(plan.buffer(plan.ops.back().op.write.buffer).name, "out");
     EXPECT_EQ(plan.ops.back().through_shared ? copied_rows(plan, plan.ops.back()).rows : 0, test.copy_rows);
-    EXPECT_EQ(
-        testing::run_emulated(compiled, build_tile_program(guesses.schedules.base({})), test.ragged, {.tolerance = 4e-3}, {1}),
-        "")
+    EXPECT_EQ(testing::run_emulated(compiled, meaning, test.ragged, {.tolerance = 4e-3}, {1}), "")
         << ::testing::PrintToString(values);
   }
   EXPECT_GE(seen.size(), 3U);

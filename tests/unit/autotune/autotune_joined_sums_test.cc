@@ -27,6 +27,7 @@ std::size_t check_guesses(const Nest& nest, const Sizes& sizes, const Sizes& rag
   BaseSchedules schedules(problem.start);
   const auto space = make_nest_space(schedules, problem.sizes, gpu_space_limits(90, NvptxTarget{}.shared_limit, 132));
   std::set<std::tuple<std::int64_t, std::int64_t, std::int64_t>> seen;
+  const TileProgram meaning = build_tile_program(schedules.base({}));
   for (const Point& point : space->defaults()) {
     const NamedValues values = named_values(*space, point);
     if (value_or(values, "warpgroups", 0) == 0 || value_or(values, "rule.join_sums", 0) == 0 || seen.size() == most) continue;
@@ -43,8 +44,7 @@ std::size_t check_guesses(const Nest& nest, const Sizes& sizes, const Sizes& rag
     const auto& kernels = compiled.plans->kernels;
     EXPECT_EQ(
         std::count_if(kernels.begin(), kernels.end(), [](const PlannedKernel& kernel) { return kernel.tensor.has_value(); }), 1);
-    EXPECT_EQ(testing::run_emulated(compiled, build_tile_program(schedules.base({})), ragged, {.tolerance = 4e-3}, {1}), "")
-        << ::testing::PrintToString(values);
+    EXPECT_EQ(testing::run_emulated(compiled, meaning, ragged, {.tolerance = 4e-3}, {1}), "") << ::testing::PrintToString(values);
   }
   return seen.size();
 }

@@ -93,6 +93,7 @@ TEST_P(PackedSums, GuessesOfEachKindAreRight) {
   BaseSchedules schedules(nest_for_tuning(test.nest, sizes));
   const auto space = make_nest_space(schedules, sizes, gpu_space_limits(90, NvptxTarget{}.shared_limit, 132));
   std::set<std::pair<std::int64_t, std::int64_t>> seen;
+  const TileProgram meaning = build_tile_program(schedules.base({}));
   for (const Point& point : space->defaults()) {
     const NamedValues values = named_values(*space, point);
     const std::int64_t pack = value_or(values, "pack_gqa", 1);
@@ -107,7 +108,7 @@ TEST_P(PackedSums, GuessesOfEachKindAreRight) {
     const auto& kernels = compiled.plans->kernels;
     EXPECT_TRUE(std::any_of(kernels.begin(), kernels.end(),
                             [&](const PlannedKernel& kernel) { return kernel.tensor && kernel.tensor->pack == pack; }));
-    EXPECT_EQ(testing::run_emulated(compiled, build_tile_program(schedules.base({})), test.ragged, {.tolerance = 4e-3}, {1}), "")
+    EXPECT_EQ(testing::run_emulated(compiled, meaning, test.ragged, {.tolerance = 4e-3}, {1}), "")
         << ::testing::PrintToString(values);
   }
   EXPECT_GE(seen.size(), 2U);

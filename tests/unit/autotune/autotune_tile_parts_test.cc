@@ -101,6 +101,7 @@ TEST_P(TileParts, GuessesOfEachKindAreRight) {
   std::vector<Point> points = guesses.points;
   points.insert(points.begin(), guesses.with(points.front(), {{"columns", 64}, {"row_tiles", 1}, {"warpgroups", 1}}));
   std::set<std::tuple<std::int64_t, std::int64_t, std::int64_t, std::int64_t>> seen;
+  const TileProgram meaning = build_tile_program(guesses.schedules.base({}));
   for (const Point& point : points) {
     const NamedValues values = named_values(*guesses.space, point);
     if (!seen.emplace(values.at("columns"), values.at("cluster"), values.at("ping_pong_tiles"), values.at("row_tiles")).second ||
@@ -114,7 +115,6 @@ TEST_P(TileParts, GuessesOfEachKindAreRight) {
     const auto& kernels = compiled.plans->kernels;
     EXPECT_EQ(
         std::count_if(kernels.begin(), kernels.end(), [](const PlannedKernel& kernel) { return kernel.tensor.has_value(); }), 1);
-    const TileProgram meaning = build_tile_program(guesses.schedules.base({}));
     // Whole tiles, and rows and columns that end within one; a second part of one column.
     for (const Sizes& sizes : {Sizes{{"M", 128}, {"N", 256}, {"K", 64}}, Sizes{{"M", 72}, {"N", 264}, {"K", 80}},
                                Sizes{{"M", 9}, {"N", 129}, {"K", 8}}}) {
@@ -158,6 +158,7 @@ TEST(CrossedParts, RowsAndColumnsHaveAProductEach) {
     Guesses guesses(crossed_rows(named, 4096, 2048, 512, named ? ElementType::bf16 : ElementType::f16));
     ASSERT_GE(guesses.points.size(), 4U);
     std::set<std::pair<std::int64_t, std::int64_t>> seen;
+    const TileProgram meaning = build_tile_program(guesses.schedules.base({}));
     for (const Point& point : guesses.points) {
       const NamedValues values = named_values(*guesses.space, point);
       if (!seen.emplace(values.at("columns"), values.at("ping_pong_tiles")).second) continue;
@@ -173,8 +174,7 @@ TEST(CrossedParts, RowsAndColumnsHaveAProductEach) {
           std::count_if(kernels.begin(), kernels.end(), [](const PlannedKernel& kernel) { return kernel.tensor.has_value(); }),
           2);
       for (const Sizes& sizes : {Sizes{{"M", 128}, {"N", 256}, {"K", 64}}, Sizes{{"M", 264}, {"N", 72}, {"K", 80}}}) {
-        EXPECT_EQ(
-            testing::run_emulated(compiled, build_tile_program(guesses.schedules.base({})), sizes, {.tolerance = 6e-3}, {1}), "")
+        EXPECT_EQ(testing::run_emulated(compiled, meaning, sizes, {.tolerance = 6e-3}, {1}), "")
             << ::testing::PrintToString(values);
       }
     }
@@ -191,6 +191,7 @@ TEST(WholeRows, StayInTheKernelOfTheirProduct) {
       BaseSchedules schedules(nest_for_tuning(nest, sizes));
       const auto space = make_nest_space(schedules, sizes, gpu_space_limits(90, NvptxTarget{}.shared_limit, 132));
       std::set<std::tuple<std::int64_t, std::int64_t, std::int64_t>> seen;
+      const TileProgram meaning = build_tile_program(schedules.base({}));
       for (const Point& point : space->defaults()) {
         const NamedValues values = named_values(*space, point);
         if (value_or(values, "warpgroups", 0) == 0) break;
@@ -205,7 +206,7 @@ TEST(WholeRows, StayInTheKernelOfTheirProduct) {
         const CompiledNvptx compiled = compile_nvptx(program, {});
         EXPECT_EQ(compiled.plans->kernels.size(), 1U);
         for (const Sizes& ragged : {Sizes{{"M", 130}, {"N", 1}, {"K", 72}}, Sizes{{"M", 7}, {"N", 1}, {"K", 640}}}) {
-          EXPECT_EQ(testing::run_emulated(compiled, build_tile_program(schedules.base({})), ragged, {.tolerance = 6e-3}, {1}), "")
+          EXPECT_EQ(testing::run_emulated(compiled, meaning, ragged, {.tolerance = 6e-3}, {1}), "")
               << static_cast<int>(kind) << ::testing::PrintToString(values);
         }
       }

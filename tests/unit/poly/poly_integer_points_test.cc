@@ -1,6 +1,8 @@
 // What tests enumerate sets with, against isl's own scan.
 #include <gtest/gtest.h>
 
+#include <fmt/format.h>
+
 #include "poly/isl/isl_tools.h"
 #include "support/nests/integer_points.h"
 
@@ -35,6 +37,22 @@ TEST(IntegerPoints, are_those_of_isl) {
         "{ S[i, j, k] : 0 <= i < 3 and i <= j < 5 and k = 4i - 3j }"}) {
     const isl::set set = parse_set(text, "set");
     EXPECT_EQ(samples::integer_points(set), scanned(set)) << text;
+  }
+}
+
+TEST(IntegerPoints, are_those_of_isl_at_values_of_parameters) {
+  for (const char* text :
+       {"[n, m] -> { [i, j] : 0 <= i < n and i <= j < m }", "[n, m] -> { [i] : 0 <= i < 2n and i mod 3 = m mod 3 }",
+        "[n, m] -> { [i, j] : 0 <= 3i < n + 4m and j = floor((i + n)/3) - m }",
+        "[n, m] -> { [i] : exists k : 0 <= k < n and i = 3k + m }", "[n, m] -> { [i] : n > m and 0 <= i < n }",
+        // without intervals of its own, so that isl scans
+        "[n, m] -> { [x, y] : 0 <= x + y <= n and 0 <= x - y <= m and 3x >= 3y + 1 and 3y >= 3x - 2 }"}) {
+    const isl::set set = parse_set(text, "set");
+    for (const auto& [n, m] : {std::pair(0, 1), std::pair(3, 5), std::pair(7, 2), std::pair(1, 0)}) {
+      const isl::set at = set.intersect_params(parse_set(fmt::format("[n, m] -> {{ : n = {} and m = {} }}", n, m), "sizes"));
+      const isl::set fixed = isl::manage(isl_set_project_out(at.copy(), isl_dim_param, 0, 2));
+      EXPECT_EQ(samples::integer_points(set, {{"n", n}, {"m", m}}), scanned(fixed)) << text << " " << n << " " << m;
+    }
   }
 }
 
