@@ -32,6 +32,7 @@
 #include "poly/algebra/guarded/sum_edit.h"
 #include "poly/algebra/operands/half_products.h"
 #include "poly/algebra/rules/rule_list.h"
+#include "poly/algebra/values/direct_sums.h"
 #include "poly/algebra/values/nest_edit.h"
 #include "poly/algebra/values/polynomial.h"
 #include "poly/nest/nest_sets.h"
@@ -42,17 +43,11 @@ namespace {
 constexpr const char* kName = "bf16x6";
 constexpr int kChunk = 64;  ///< terms between two roundings to nearest
 constexpr std::int64_t kFewestUses = 256;  ///< of an element, so that its parts cost less than they save
-constexpr double kLargest = 3.4028234663852886e38;  ///< f32
 
 using Operands = std::pair<std::size_t, std::size_t>;
 using Parts = std::array<std::string, 3>;  ///< names of tensors
 
 ScalarExpr make(ScalarOp op, const ScalarExpr& x, const ScalarExpr& y) { return ScalarExpr::make(op, {x, y}); }
-
-/// |x| <= the largest number: neither infinite nor NaN.
-ScalarExpr is_finite(const ScalarExpr& x) {
-  return make(ScalarOp::le, ScalarExpr::make(ScalarOp::abs, {x}), ScalarExpr::constant(kLargest));
-}
 
 /// The two different reads of f32 whose products the statement adds up.
 std::optional<Operands> wide_products(const Statement& sum) {
