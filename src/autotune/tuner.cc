@@ -24,9 +24,9 @@ namespace nestor {
 namespace {
 
 constexpr std::size_t kMostNeighbours = 6;
-constexpr int kPatience = 16;  ///< trials without a correct one
+constexpr int kPatience = 16;    ///< trials without a correct one
 constexpr int kMostRefused = 4;  ///< without a correct one, before other guesses are tried
-constexpr int kFinalists = 3;  ///< of a run with several devices
+constexpr int kFinalists = 3;    ///< of a run with several devices
 
 using Clock = std::chrono::steady_clock;
 
@@ -354,7 +354,8 @@ class Tuning {
 
   /// Of guesses alike one is refused for what the others are, or takes as long: those of another kind are tried, so that something is found.
   void note_refusal(TrialStatus status, bool right) {
-    const bool refused = status == TrialStatus::infeasible || status == TrialStatus::compile_error || status == TrialStatus::unproved;
+    const bool refused =
+        status == TrialStatus::infeasible || status == TrialStatus::compile_error || status == TrialStatus::unproved;
     const bool doubted = refusals_.holds();
     for (int k = 0; k < (status == TrialStatus::timeout ? kMostRefused : 1); ++k)
       refusals_.note(refused || status == TrialStatus::timeout, right);

@@ -41,7 +41,8 @@ KnownValues::Known KnownValues::of(const Statement& statement, const ScalarExpr&
       if (is_exponential(statement, expr)) return lead_stays_ ? kNan : 0;
       break;
     case ScalarOp::sub:  // of what is infinite, if not m then its multiple
-      if (plan_ != nullptr && lead_stays_ && expr.args()[0].equals(expr.args()[1]) && reads_tensor(statement, expr, plan_->lead_tensor))
+      if (plan_ != nullptr && lead_stays_ && expr.args()[0].equals(expr.args()[1]) &&
+          reads_tensor(statement, expr, plan_->lead_tensor))
         return kNan;
       break;
     case ScalarOp::select:
