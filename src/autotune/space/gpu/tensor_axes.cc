@@ -461,16 +461,39 @@ void add_tiles(const Nest& nest, const NestStructure& structure, const FusionGro
   }
 }
 
+/// Do others of the group touch a temporary that this loop group touches? The start of a sum that another kernel adds up stands alone.
+bool is_linked(const Nest& nest, const NestStructure& structure, const FusionGroup& group, int loop_group) {
+  const auto tensors_of = [&](int u) {
+    std::set<std::string> tensors;
+    for (const std::string& name : structure.loop_groups[static_cast<std::size_t>(u)].statements) {
+      const Statement& statement = nest.statement(name);
+      tensors.insert(statement.write.tensor);
+      for (const Access& read : statement.reads) {
+        if (nest.tensor(read.tensor).role != TensorRole::input) tensors.insert(read.tensor);
+      }
+    }
+    return tensors;
+  };
+  const std::set<std::string> own = tensors_of(loop_group);
+  return std::any_of(group.loop_groups.begin(), group.loop_groups.end(), [&](int u) {
+    const std::set<std::string> others = tensors_of(u);
+    return u != loop_group && std::any_of(own.begin(), own.end(), [&](const auto& tensor) { return others.contains(tensor); });
+  });
+}
+
 /// Has a statement that is no product more dims than the rows and columns of tiles, as a result along an axis that the group does not share?
+/// Nothing says which dims of a statement that stands alone are rows.
 bool has_more_dims(const Nest& nest, const NestStructure& structure, const FusionGroup& group, const TensorAxes& tiled) {
   return std::any_of(group.loop_groups.begin(), group.loop_groups.end(), [&](int u) {
     const LoopGroup& loop_group = structure.loop_groups[static_cast<std::size_t>(u)];
     const auto is_product = [&](const std::string& name) { return unscaled_contraction_of(nest.statement(name)).has_value(); };
     if (loop_group.seldom || std::any_of(loop_group.statements.begin(), loop_group.statements.end(), is_product)) return false;
+    const bool linked = is_linked(nest, structure, group, u);
     int columns = 0;
     for (std::size_t k = 0; k < loop_group.axes.size(); ++k) {
       const int axis = loop_group.axes[k];
-      const bool around = axis == tiled.row || axis == tiled.pack || (axis != tiled.column && has(group.axes, axis));
+      const bool rows = axis == tiled.row || axis == tiled.pack;
+      const bool around = rows ? linked : axis != tiled.column && has(group.axes, axis);
       columns += !around && loop_group.extents[k] > 1 ? 1 : 0;
     }
     return columns > 1;
