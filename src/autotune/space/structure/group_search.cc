@@ -381,9 +381,9 @@ class GroupFinder {
   const std::vector<int>& loop_groups_;
   const Fusion fusion_;
   const bool moves_starts_;
-  std::vector<bool> taken_;                   ///< by place: a group before has it, though others stand between
-  std::vector<std::pair<int, int>> waiting_;  ///< places of starts, and those of who adds to them first
-  std::vector<int> components_;               ///< by place, for Fusion::connected
+  std::vector<bool> taken_;                                     ///< by place: a group before has it, though others stand between
+  std::vector<std::pair<int, int>> waiting_;                    ///< places of starts, and those of who adds to them first
+  std::vector<int> components_;                                 ///< by place, for Fusion::connected
   mutable std::map<std::pair<int, int>, bool> parallel_alone_;  ///< of a loop group along an axis
 };
 
