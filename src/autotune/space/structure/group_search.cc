@@ -48,6 +48,10 @@ class GroupFinder {
         last = grown;
         group = group_of(first, last);
       }
+      if (const int shorter = without_starts(first, last); shorter < last) {
+        last = shorter;
+        group = group_of(first, last);
+      }
       join_waiting(group, first, last, fusion_groups);
       first = last;
       if (fusion_ == Fusion::alike) gather(group, first, fusion_groups);
@@ -66,6 +70,20 @@ class GroupFinder {
       if (!extends(first, place)) break;
       last = place + 1;
     }
+    return last;
+  }
+
+  /// Behind the last place of the run first .. last - 1 that starts no sum of a run behind: it goes with what is added to it.
+  int without_starts(int first, int last) const {
+    const auto starts_later = [&](int place) {
+      const std::vector<std::string>& names = structure_.loop_groups[static_cast<std::size_t>(loop_groups_[place])].statements;
+      const bool constant = std::all_of(names.begin(), names.end(), [&](const std::string& name) {
+        const Statement& start = base_.nest().statement(name);
+        return !start.reduction && start.reads.empty() && base_.nest().tensor(start.write.tensor).role == TensorRole::temporary;
+      });
+      return constant && !taken_[static_cast<std::size_t>(place)] && !shares_tensor(first, place) && user_of(place, last) >= 0;
+    };
+    while (last - first > 1 && starts_later(last - 1)) --last;
     return last;
   }
 
