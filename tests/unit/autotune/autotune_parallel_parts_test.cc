@@ -103,6 +103,35 @@ TEST(ParallelParts, AStatementThatSharesNothingWithAProductHasNoPlaceInItsTiles)
   EXPECT_FALSE(axes_with("filtered_init"));
 }
 
+/// Running sums of a product: of more terms, summed one by one, than the product has.
+Nest running_sums_of_a_product() {
+  const std::string element = "0 <= i < I and 0 <= j < J";
+  return NestBuilder("running_sums_of_a_product", {{"I", 128}, {"J", 512}})
+      .tensor("x", TensorRole::input, {"I", "64"}, kHalf)
+      .tensor("w", TensorRole::input, {"J", "64"}, kHalf)
+      .tensor("s", TensorRole::temporary, {"I", "J"})
+      .tensor("out", TensorRole::output, {"I", "J"})
+      .statement("s_init[i, j] : " + element, "s[i, j]", {}, number(0))
+      .statement("s[i, j, c] : " + element + " and 0 <= c < 64", "s[i, j]", {"x[i, c]", "w[j, c]"}, wide(0) * wide(1),
+                 ReductionOp::add)
+      .statement("out_init[i, j] : " + element, "out[i, j]", {}, number(0))
+      .statement("out[i, j, l] : " + element + " and j <= l < J", "out[i, j]", {"s[i, l]"}, read(0), ReductionOp::add)
+      .build();
+}
+
+TEST(ParallelParts, RunningSumsWeighAsOnePassAndLeaveTensorCoresToTheProduct) {
+  Groups groups(running_sums_of_a_product());
+  EXPECT_TRUE(groups.has(groups.variants.heaviest(groups.variant(), Fusion::none), "s"));
+  SearchedProblem problem(running_sums_of_a_product(), {});
+  const Point first = problem.space->defaults().front();
+  const Candidate candidate = problem.space->candidate(first);
+  ASSERT_EQ(candidate.infeasible, "");
+  EXPECT_TRUE(
+      std::any_of(candidate.steps.begin(), candidate.steps.end(), [](const Step& step) { return step.name == "tensor_cores"; }));
+  for (const Sizes& sizes : {Sizes{{"I", 70}, {"J", 130}}, Sizes{{"I", 1}, {"J", 5}}})
+    EXPECT_EQ(problem.difference(first, sizes, 1e-3), "");
+}
+
 TEST(ParallelParts, TheFirstGuessIsRight) {
   SearchedProblem problem(maps_and_filtered_maps(), {});
   const Point first = problem.space->defaults().front();

@@ -531,7 +531,7 @@ std::optional<TensorAxes> found_axes(const Nest& nest, const NestStructure& stru
 
 std::optional<TensorAxes> tensor_axes(const Nest& nest, const NestStructure& structure, const FusionGroup& group, int sm) {
   auto axes = found_axes(nest, structure, group, sm);
-  if (axes && !group.part && has_more_dims(nest, structure, group, *axes)) return std::nullopt;
+  if (axes && has_more_dims(nest, structure, group, *axes)) return std::nullopt;
   return axes;
 }
 
