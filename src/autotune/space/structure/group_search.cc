@@ -73,8 +73,17 @@ class GroupFinder {
     return last;
   }
 
-  /// Behind the last place of the run first .. last - 1 that starts no sum of a run behind: it goes with what is added to it.
+  /// Behind the last place of the run first .. last - 1 that starts no sum of a run behind: it goes with what is added to it. So a kernel
+  /// of products has nothing else to start.
   int without_starts(int first, int last) const {
+    const auto multiplies = [&](int place) {
+      const std::vector<std::string>& names = structure_.loop_groups[static_cast<std::size_t>(loop_groups_[place])].statements;
+      return std::any_of(names.begin(), names.end(),
+                         [&](const std::string& name) { return multiplies_matrices(base_.nest().statement(name)); });
+    };
+    bool products = false;
+    for (int place = first; place < last; ++place) products = products || multiplies(place);
+    if (!products) return last;
     const auto starts_later = [&](int place) {
       const std::vector<std::string>& names = structure_.loop_groups[static_cast<std::size_t>(loop_groups_[place])].statements;
       const bool constant = std::all_of(names.begin(), names.end(), [&](const std::string& name) {
