@@ -69,6 +69,16 @@ void Proposals::try_guesses_backwards() {
   for (std::size_t k = guesses().size(); k-- > 0;) try_soon(guesses()[k], "guess");
 }
 
+void Proposals::try_other_guesses() {
+  const auto on_lanes = [&](const Point& point) {
+    return value_or(named_values(space_, point), "warpgroups", 0) == 0 && space_.candidate(point).infeasible.empty();
+  };
+  const auto first = std::find_if(guesses().begin(), guesses().end(), on_lanes);
+  if (first == guesses().end()) return;
+  try_soon(*first, "guess");
+  try_soon(guesses().back(), "guess");
+}
+
 const std::vector<Point>& Proposals::guesses() {
   if (!guesses_) guesses_ = space_.defaults();
   return *guesses_;

@@ -17,19 +17,21 @@ struct Proposal {
   bool waited = false;            ///< was put off before
 };
 
-/// Doubt about a kind of candidate: many were wrong and none right. What tensor cores round may be beyond a definition's tolerance.
+/// Doubt about a kind of candidate: many were wrong and none right. What tensor cores round may be beyond a definition's tolerance, and what
+/// one guess is refused for others may be, too.
 class Doubt {
  public:
+  explicit Doubt(int most_wrong = 16) : most_wrong_(most_wrong) {}
   /// How one of them ended.
   void note(bool wrong, bool right) {
     wrong_ += wrong ? 1 : 0;
     right_ = right_ || right;
   }
   /// The others are tried first, then.
-  bool holds() const { return !right_ && wrong_ >= kMostWrong; }
+  bool holds() const { return !right_ && wrong_ >= most_wrong_; }
 
  private:
-  static constexpr int kMostWrong = 16;
+  int most_wrong_;
   int wrong_ = 0;
   bool right_ = false;
 };
@@ -70,6 +72,8 @@ class Proposals {
   void try_soon(const Point& point, const char* origin = "neighbour");
   /// Tries the guesses before all else, the last one first: those that leave tensor cores alone come behind those that do not.
   void try_guesses_backwards();
+  /// Tries before all else the first guess that leaves tensor cores alone, and the last one, which any nest can run.
+  void try_other_guesses();
   /// Points that were to be tried soon and have not been.
   std::size_t soon() const { return soon_.size(); }
   /// The space's best guess.

@@ -24,8 +24,9 @@ namespace nestor {
 namespace {
 
 constexpr std::size_t kMostNeighbours = 6;
-constexpr int kPatience = 16;  ///< trials without a correct one
-constexpr int kFinalists = 3;  ///< of a run with several devices
+constexpr int kPatience = 16;    ///< trials without a correct one
+constexpr int kMostRefused = 4;  ///< without a correct one, before other guesses are tried
+constexpr int kFinalists = 3;    ///< of a run with several devices
 
 using Clock = std::chrono::steady_clock;
 
@@ -128,9 +129,10 @@ class Tuning {
 
   /// May another candidate be tried? Some are, even where making a large problem's data took all the time, until one is correct.
   bool may_go_on() const {
-    constexpr std::int64_t kFirst = 16;
+    constexpr std::int64_t kFirst = 16, kOthers = 8;
     if (stopped() || next_ticket_ == 0) return !stopped();
-    return !out_of_time() || (best_ms_ == 0 && next_ticket_ < kFirst && elapsed() < request_.time_budget_s + grace_s());
+    const std::int64_t most = refusals_.holds() ? kFirst + kOthers : kFirst;
+    return !out_of_time() || (best_ms_ == 0 && next_ticket_ < most && elapsed() < request_.time_budget_s + grace_s());
   }
 
   /// What makes two candidates the same: the steps and the sizes fixed before them.
@@ -219,7 +221,9 @@ class Tuning {
   }
 
   /// Nothing was correct yet, and few candidates were tried.
-  bool patient() const { return best_ms_ == 0 && result_.trials < kPatience; }
+  bool patient() const { return best_ms_ == 0 && result_.trials < kPatience && !refusals_.holds(); }
+  /// Do candidates that leave tensor cores alone come first?
+  bool in_doubt() const { return doubt_.holds() || refusals_.holds(); }
 
   void note_best(double ms) {
     if (best_ms_ == 0 || ms < best_ms_) best_ms_ = ms;
@@ -228,7 +232,7 @@ class Tuning {
   /// The next candidate that is neither known nor infeasible.
   std::optional<Pending> next() {
     while (may_go_on()) {
-      const auto proposed = proposals_->next(patient() || doubt_.holds());
+      const auto proposed = proposals_->next(patient() || in_doubt());
       if (!proposed) {
         result_.exhausted = true;
         return std::nullopt;
@@ -237,7 +241,7 @@ class Tuning {
       Candidate candidate = space_->candidate(point);
       // What cannot be fast waits until there is a time that it must beat.
       const bool slow = candidate.least_ms > 0;
-      const bool waits = slow ? patient() : doubt_.holds();
+      const bool waits = slow ? patient() : in_doubt();
       if (waits && candidate.infeasible.empty() && proposals_->put_off(*proposed)) continue;
       const bool needless = rounding_.needless(OperandRounding::form_of(named_values(*space_, point)));
       if (needless || !candidate.infeasible.empty() || (best_ms_ > 0 && candidate.least_ms > best_ms_)) {
@@ -336,6 +340,7 @@ class Tuning {
     rounding_.note(OperandRounding::form_of(named_values(*space_, pending.point)), record.status == TrialStatus::wrong,
                    ms.has_value());
     if (doubt_.holds() && !doubted) proposals_->try_guesses_backwards();
+    note_refusal(record.status, ms.has_value());
     ++result_.trials;
     ++result_.counts[record.status];
     if (record.status == TrialStatus::wrong && result_.wrong_trial == 0) result_.wrong_trial = record.id;
@@ -345,6 +350,16 @@ class Tuning {
     }
     if (pending.key == baseline_key_ && ms) result_.baseline_ms = *ms;
     if (request_.progress) show(&record);
+  }
+
+  /// Of guesses alike one is refused for what the others are, or takes as long: those of another kind are tried, so that something is found.
+  void note_refusal(TrialStatus status, bool right) {
+    const bool refused =
+        status == TrialStatus::infeasible || status == TrialStatus::compile_error || status == TrialStatus::unproved;
+    const bool doubted = refusals_.holds();
+    for (int k = 0; k < (status == TrialStatus::timeout ? kMostRefused : 1); ++k)
+      refusals_.note(refused || status == TrialStatus::timeout, right);
+    if (refusals_.holds() && !doubted) proposals_->try_other_guesses();
   }
 
   /// Times of two devices are not compared: what others found fastest is measured on the first.
@@ -407,7 +422,8 @@ class Tuning {
   std::map<std::int64_t, Pending> under_way_;           ///< by ticket
   /// Points with the same steps as a job under way, by its key: they learn what comes of it.
   std::map<std::string, std::vector<Point>> equal_points_;
-  Doubt doubt_;  ///< about tensor cores
+  Doubt doubt_;                   ///< about tensor cores
+  Doubt refusals_{kMostRefused};  ///< about guesses alike: one that runs too long is as good as so many refused ones
   OperandRounding rounding_;
   std::int64_t next_ticket_ = 0;
   std::string baseline_key_;

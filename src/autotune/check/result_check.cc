@@ -248,11 +248,15 @@ CheckReport ResultCheck::run(const CheckSizes& sizes, const KernelRun& kernel) {
     if (found && (!varied || k <= sizes.varied)) varied = found->wanted.sizes;
     take(std::move(found), together);
   }
-  compare(launched, report);
-  launched.clear();
+  // Where single elements take seconds, those of all cases are evaluated at once.
+  const bool costly = varied && costs_seconds(*varied);
+  if (!costly) {
+    compare(launched, report);
+    launched.clear();
+  }
   const bool few = varied && argument_bytes(definition_, *varied).inputs > kManyBytes;
   std::vector<DataSet> sets = varied ? data_sets(definition_, few) : std::vector<DataSet>{};
-  if (varied && argument_bytes(definition_, *varied).inputs > 4 * kManyBytes)
+  if (varied && (costly || argument_bytes(definition_, *varied).inputs > 4 * kManyBytes))
     sets.resize(std::min<std::size_t>(sets.size(), kFewest));
   const bool sets_together = varied && fit_together(std::vector<Sizes>(sets.size(), *varied));
   for (const DataSet& data : sets) {
@@ -261,6 +265,18 @@ CheckReport ResultCheck::run(const CheckSizes& sizes, const KernelRun& kernel) {
   compare(launched, report);
   if (!varied && report.wrong.empty()) report.wrong = "it cannot be launched at any of the sizes where it is to be checked";
   return report;
+}
+
+bool ResultCheck::costs_seconds(const Sizes& sizes) const {
+  constexpr double kSomeSeconds = 5e7;  ///< evaluations, of some nanoseconds to some tens of them
+  const auto cost = DefinitionCost(definition_).at(sizes);
+  if (!cost || *cost <= kMostForAll) return false;
+  try {
+    const auto first = cost_of_first_elements(definition_, sizes);
+    return first && *first > kSomeSeconds;
+  } catch (const UserError&) {  // it takes too long to find out
+    return false;
+  }
 }
 
 bool ResultCheck::fit_together(const std::vector<Sizes>& cases) const {

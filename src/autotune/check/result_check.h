@@ -78,6 +78,8 @@ class ResultCheck {
   /// The same with ordinary data, at sizes rounded up where it is.
   std::optional<Launched> launch_near(const Sizes& sizes, const std::vector<std::string>& dynamic, const KernelRun& kernel);
   void compare(const std::vector<Launched>& all, CheckReport& report);
+  /// Does one element take about a second, as a mean over an image of what is computed does, and its neighbours much less?
+  bool costs_seconds(const Sizes& sizes) const;
   /// Is there memory for all of these at once?
   bool fit_together(const std::vector<Sizes>& cases) const;
   /// Elements that must stay finite: masked places of the input that has special values.

@@ -141,7 +141,10 @@ class RunEvaluator {
       const double expected = together / static_cast<double>(done) * static_cast<double>(elements_ - done);
       if (expected > kWorthForking_s && evaluate_forked(done)) done = runs_.size();
     }
-    if (done < runs_.size()) evaluate_stride(done, 1, limited);
+    if (done < runs_.size()) {
+      done = evaluate_stride(done, 1, limited);
+      evaluate_cheap(done);
+    }
     return samples();
   }
 
@@ -192,17 +195,19 @@ class RunEvaluator {
     }
   }
 
-  /// Every `stride`-th run from `first` on, until enough are done and the time is up.
-  void evaluate_stride(std::size_t first, std::size_t stride, bool limited) {
+  /// Every `stride`-th run from `first` on, until enough are done and the time is up: the first one that is not.
+  std::size_t evaluate_stride(std::size_t first, std::size_t stride, bool limited) {
     const auto start = Clock::now();
-    for (std::size_t r = first; r < runs_.size(); r += stride) {
+    std::size_t r = first;
+    for (; r < runs_.size(); r += stride) {
       const double seconds = limited ? seconds_since(start) : 0;
-      if (seconds > kSampleSeconds && r >= kEnoughSamples) return;
-      if (seconds > kLongSampleSeconds && r >= kFewestSamples) return;
-      if (seconds > sampling_.most_seconds && r > first) return;
+      if (seconds > kSampleSeconds && r >= kEnoughSamples) break;
+      if (seconds > kLongSampleSeconds && r >= kFewestSamples) break;
+      if (seconds > sampling_.most_seconds && r > first) break;
       const double most = r < kEnoughSamples ? sampling_.most_seconds : kSampleSeconds;
       evaluate_run(r, [&] { return !limited || seconds_since(start) <= most; });
     }
+    return r;
   }
 
   /// Runs from `first` on in forked processes, one a core. False when one of them failed: the caller then evaluates by itself and meets

@@ -141,6 +141,41 @@ TEST(Proposals, TheLastGuessesComeFirstWhereTheOthersAreInDoubt) {
   EXPECT_EQ(proposals.next(true)->point, point(2));
 }
 
+/// Guesses on tensor cores, and some that leave them alone: the first of these has no room.
+class Mixed : public FakeSpace {
+ public:
+  const std::vector<Parameter>& parameters() const override { return parameters_; }
+  std::vector<Point> defaults() const override { return {{1, 0}, {1, 1}, {1, 2}, {0, 0}, {0, 1}, {0, 2}, {0, 3}}; }
+  Candidate candidate(const Point& at) const override {
+    Candidate candidate;
+    if (at == Point{0, 0}) candidate.infeasible = "too wide";
+    return candidate;
+  }
+
+ private:
+  std::vector<Parameter> parameters_{{"warpgroups", {0, 2}}, {"threads", {32, 64, 128, 256}}};
+};
+
+TEST(Proposals, GuessesOfAnotherKindComeNextWhereSomeWereRefused) {
+  const Mixed space;
+  Counter searcher(1);
+  Proposals proposals(space, searcher);
+  proposals.try_other_guesses();
+  EXPECT_EQ(proposals.next(true)->point, (Point{0, 1})) << "the first of lanes that fits";
+  EXPECT_EQ(proposals.next(true)->point, (Point{0, 3})) << "the last one";
+  EXPECT_EQ(proposals.next(true)->point, point(1));
+}
+
+TEST(Proposals, AFewRefusalsAreEnough) {
+  Doubt refusals(4);
+  for (int k = 0; k < 3; ++k) refusals.note(true, false);
+  EXPECT_FALSE(refusals.holds());
+  refusals.note(true, false);
+  EXPECT_TRUE(refusals.holds());
+  refusals.note(false, true);
+  EXPECT_FALSE(refusals.holds()) << "something is correct";
+}
+
 TEST(Proposals, OperandsAreRoundedAsLongAsThatEndsRight) {
   using Form = OperandRounding::Form;
   EXPECT_EQ(OperandRounding::form_of({{"warpgroups", 2}, {"operand_halves", 1}}), Form::halves);

@@ -153,6 +153,52 @@ TEST(ResultCheckRun, MaskedPlacesOfFactorsAreFiniteAndOthersAreNot) {
   EXPECT_THAT(check.run(sizes, whole_rows([](double v) { return std::isfinite(v) ? v : 0; })).wrong, HasSubstr(" in v"));
 }
 
+/// out[c] = sum over a and b of x[a] z[b], plus w[c]: an element takes about a second.
+Nest sum_of_pairs() {
+  const std::string cell = "0 <= c < 4";
+  return samples::NestBuilder("sum_of_pairs", {{"n", 7200}})
+      .tensor("x", TensorRole::input, {"n"})
+      .tensor("z", TensorRole::input, {"n"})
+      .tensor("w", TensorRole::input, {"4"})
+      .tensor("out", TensorRole::output, {"4"})
+      .statement("init[c] : " + cell, "out[c]", {"w[c]"}, samples::read(0))
+      .statement("sum[c, a, b] : " + cell + " and 0 <= a < n and 0 <= b < n", "out[c]", {"x[a]", "z[b]"},
+                 ScalarExpr::make(ScalarOp::mul, {samples::read(0), samples::read(1)}), ReductionOp::add)
+      .build();
+}
+
+TEST(ResultCheckRun, WhereOneElementTakesASecondThereAreTwoDataSets) {
+  const Nest nest = sum_of_pairs();
+  ResultCheck check(nest, {}, 1);
+  const CheckSizes sizes{{{{"n", 7200}}}, 0, {}};
+  int launches = 0;
+  const auto kernel = [&](double factor) {
+    return [&launches, factor](const Sizes&, HostTensors& tensors) {
+      ++launches;
+      const HostTensor &x = tensors.at("x"), &z = tensors.at("z");
+      double pairs = 0, sum = 0;
+      for (std::int64_t k = 0; k < z.elements(); ++k) sum += z.get(k);
+      for (std::int64_t a = 0; a < x.elements(); ++a) {
+        if (std::isfinite(sum) && std::isfinite(x.get(a))) {
+          pairs += x.get(a) * sum;
+        } else {
+          for (std::int64_t b = 0; b < z.elements(); ++b) pairs += x.get(a) * z.get(b);
+        }
+      }
+      for (std::int64_t c = 0; c < 4; ++c) tensors.at("out").set(c, factor * (tensors.at("w").get(c) + pairs));
+      return CheckRun{};
+    };
+  };
+  const CheckReport report = check.run(sizes, kernel(1));
+  EXPECT_EQ(report.wrong, "");
+  EXPECT_EQ(report.cases.size(), 2U) << report.str();
+  EXPECT_EQ(launches, 2);
+  EXPECT_NE(check.run(sizes, kernel(1.5)).wrong, "");
+  // The same of few pairs has all data sets.
+  ResultCheck small(nest, {}, 1);
+  EXPECT_GT(small.run({{{{"n", 70}}}, 0, {}}, kernel(1)).cases.size(), 8U);
+}
+
 TEST(ResultCheckRun, SizesThatALaunchRefusesAreRoundedUp) {
   const Nest nest = doubled(64, 64);
   ResultCheck check(nest, {}, 1);

@@ -4,9 +4,11 @@
 #include "autotune/tuner.h"
 
 #include "poly/nest/nest_json.h"
+#include "support/cuda/fake_cuda_use.h"
 #include "support/error.h"
 #include "support/launch_recipe.h"
 #include "support/nests/sample_nests.h"
+#include "support/nests/tensor_nests.h"
 
 #include <gtest/gtest.h>
 
@@ -182,7 +184,42 @@ TEST_F(Tuner, TriesMoreWhereTheTimeIsOverAndTheFirstWasRefused) {
 
   measurer->refusals = 1000;
   hurried.database = (folder_ / "refused.db").string();
-  EXPECT_EQ(tune(hurried).trials, 16) << "and some are enough";
+  EXPECT_EQ(tune(hurried).trials, 24) << "and some are enough";
+}
+
+/// Nothing on tensor cores is of use: it is refused, or runs too long.
+class WithoutTensorCores : public FakeMeasurer {
+ public:
+  explicit WithoutTensorCores(TrialStatus status) : status_(status) {}
+  std::vector<TrialOutcome> measure(const std::vector<TrialJob>& jobs) override {
+    std::vector<TrialOutcome> outcomes;
+    for (const TrialJob& job : jobs) {
+      const bool tensor = std::any_of(job.steps.begin(), job.steps.end(), [](const Step& s) { return s.name == "tensor_cores"; });
+      outcomes.push_back(tensor ? failed_outcome(status_, "as the script says") : FakeMeasurer::measure({job}).at(0));
+      tried_on_tensor_cores += tensor ? 1 : 0;
+    }
+    return outcomes;
+  }
+  int tried_on_tensor_cores = 0;
+
+ private:
+  TrialStatus status_;
+};
+
+TEST_F(Tuner, FindsAKernelWhereEveryLikelyOneIsRefusedForTheSame) {
+  for (const auto& [status, most] : {std::pair(TrialStatus::infeasible, 6), std::pair(TrialStatus::timeout, 3)}) {
+    const auto measurer = std::make_shared<WithoutTensorCores>(status);
+    testing::use_fake_cuda();
+    TuneRequest hurried = request(measurer, 30);
+    hurried.nest = testing::attention_nest();
+    hurried.measure.target = target_from("cuda");
+    hurried.time_budget_s = 1e-9;
+    hurried.database = (folder_ / (std::string(to_string(status)) + ".db")).string();
+    const TuneResult result = tune(hurried);
+    EXPECT_TRUE(result.best.has_value());
+    EXPECT_GT(measurer->tried_on_tensor_cores, 0);
+    EXPECT_LE(measurer->tried_on_tensor_cores, most) << "some were under way";
+  }
 }
 
 TEST_F(Tuner, WaitsForACorrectCandidateUnderWayWhenTheTimeIsOver) {

@@ -30,13 +30,13 @@ struct SearchedProblem {
     return *point;
   }
   /// The candidate's code against what the nest as it was written computes.
-  std::string difference(const Point& point, const Sizes& at) {
+  std::string difference(const Point& point, const Sizes& at, double tolerance = 1e-4) {
     const Candidate candidate = space->candidate(point);
     if (!candidate.infeasible.empty()) return candidate.infeasible;
     const CompiledNvptx compiled = compile_nvptx(build_tile_program(schedules.replay(candidate.steps)), {});
     Sizes dynamic = at;
     for (const auto& [name, value] : compiled.kernel.recipe.fixed_sizes) dynamic.erase(name);
-    return run_emulated(compiled, build_tile_program(schedules.base({})), dynamic, {.tolerance = 1e-4}, {1});
+    return run_emulated(compiled, build_tile_program(schedules.base({})), dynamic, {.tolerance = tolerance}, {1});
   }
   Sizes sizes;
   BaseSchedules schedules;

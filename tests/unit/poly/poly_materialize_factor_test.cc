@@ -42,6 +42,24 @@ TEST(MaterializeFactor, AComputedWeightGetsATemporaryOverItsOwnDims) {
   EXPECT_TRUE(rule("materialize_factor").find(nest).empty()) << "once";
 }
 
+TEST(MaterializeFactor, TheFactorStandsBeforeWhatTheSumStartsFrom) {
+  // Else the start would be left to a kernel of its own, and tensor cores would have to read what it wrote.
+  const Nest nest = rule("materialize_factor").apply(weighted(squared()), {"sum"}).nest;
+  EXPECT_LT(nest.statement("out_factor").group, nest.statement("init").group);
+}
+
+TEST(MaterializeFactor, AFactorThatReadsTheSumItselfDoesNotMatch) {
+  Nest nest = weighted(squared());
+  for (Statement& statement : nest.statements) {
+    for (Access& access : statement.reads) {
+      if (access.tensor != "s") continue;
+      access.tensor = "out";
+      access.relation = access.relation.set_range_tuple("out");
+    }
+  }
+  EXPECT_TRUE(rule("materialize_factor").find(nest).empty());
+}
+
 TEST(MaterializeFactor, OnlyFactorsOfMatrixProductsMatch) {
   const auto matches = [](const Nest& nest) { return rule("materialize_factor").find(nest).size(); };
   EXPECT_EQ(matches(weighted(squared())), 1U);

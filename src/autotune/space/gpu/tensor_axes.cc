@@ -140,7 +140,11 @@ std::optional<TensorAxes> axes_of_product(const Nest& nest, const NestStructure&
   // Rows that lie across memory have no places between them.
   if ((has(in_a, result.row) ? in_a : in_b).back() == result.row) result.pack = -1;
   for (std::size_t k = 0; k < loop_group.axes.size(); ++k) {
-    if (loop_group.reduced[k]) result.inner = loop_group.extents[k];
+    if (loop_group.reduced[k]) {
+      // Rows of operands have terms of one dim: a loop over others has no place within that over columns.
+      if (result.inner > 1) return std::nullopt;
+      result.inner = loop_group.extents[k];
+    }
     if (loop_group.axes[k] == result.row) result.row_extent = loop_group.extents[k];
     if (loop_group.axes[k] == result.pack) result.pack_extent = loop_group.extents[k];
   }
@@ -465,9 +469,46 @@ void add_tiles(const Nest& nest, const NestStructure& structure, const FusionGro
   }
 }
 
-}  // namespace
+/// Do others of the group touch a temporary that this loop group touches? The start of a sum that another kernel adds up stands alone.
+bool is_linked(const Nest& nest, const NestStructure& structure, const FusionGroup& group, int loop_group) {
+  const auto tensors_of = [&](int u) {
+    std::set<std::string> tensors;
+    for (const std::string& name : structure.loop_groups[static_cast<std::size_t>(u)].statements) {
+      const Statement& statement = nest.statement(name);
+      tensors.insert(statement.write.tensor);
+      for (const Access& read : statement.reads) {
+        if (nest.tensor(read.tensor).role != TensorRole::input) tensors.insert(read.tensor);
+      }
+    }
+    return tensors;
+  };
+  const std::set<std::string> own = tensors_of(loop_group);
+  return std::any_of(group.loop_groups.begin(), group.loop_groups.end(), [&](int u) {
+    const std::set<std::string> others = tensors_of(u);
+    return u != loop_group && std::any_of(own.begin(), own.end(), [&](const auto& tensor) { return others.contains(tensor); });
+  });
+}
 
-std::optional<TensorAxes> tensor_axes(const Nest& nest, const NestStructure& structure, const FusionGroup& group, int sm) {
+/// Has a statement that is no product more dims than the rows and columns of tiles, as a result along an axis that the group does not share?
+/// Nothing says which dims of a statement that stands alone are rows.
+bool has_more_dims(const Nest& nest, const NestStructure& structure, const FusionGroup& group, const TensorAxes& tiled) {
+  return std::any_of(group.loop_groups.begin(), group.loop_groups.end(), [&](int u) {
+    const LoopGroup& loop_group = structure.loop_groups[static_cast<std::size_t>(u)];
+    const auto is_product = [&](const std::string& name) { return unscaled_contraction_of(nest.statement(name)).has_value(); };
+    if (loop_group.seldom || std::any_of(loop_group.statements.begin(), loop_group.statements.end(), is_product)) return false;
+    const bool linked = is_linked(nest, structure, group, u);
+    int columns = 0;
+    for (std::size_t k = 0; k < loop_group.axes.size(); ++k) {
+      const int axis = loop_group.axes[k];
+      const bool rows = axis == tiled.row || axis == tiled.pack;
+      const bool around = rows ? linked : axis != tiled.column && has(group.axes, axis);
+      columns += !around && loop_group.extents[k] > 1 ? 1 : 0;
+    }
+    return columns > 1;
+  });
+}
+
+std::optional<TensorAxes> found_axes(const Nest& nest, const NestStructure& structure, const FusionGroup& group, int sm) {
   for (const int u : group.tile_is_part ? std::vector<int>{} : group.loop_groups) {
     const LoopGroup& loop_group = structure.loop_groups[u];
     for (const std::string& name : loop_group.statements) {
@@ -492,6 +533,14 @@ std::optional<TensorAxes> tensor_axes(const Nest& nest, const NestStructure& str
   const bool packs = nvptx::has_group_products(target);
   auto axes = packs ? axes_of_sums(nest, structure, group, true) : std::nullopt;
   return axes ? axes : axes_of_sums(nest, structure, group, false);
+}
+
+}  // namespace
+
+std::optional<TensorAxes> tensor_axes(const Nest& nest, const NestStructure& structure, const FusionGroup& group, int sm) {
+  auto axes = found_axes(nest, structure, group, sm);
+  if (axes && has_more_dims(nest, structure, group, *axes)) return std::nullopt;
+  return axes;
 }
 
 bool rows_follow_stream(const Nest& nest, const NestStructure& structure, const FusionGroup& group, const TensorAxes& axes) {

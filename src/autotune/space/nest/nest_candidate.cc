@@ -126,7 +126,7 @@ void NestCandidate::place_early(GridShape& grid) const {
 /// The group's steps; why there are none, or "". What is beside the main group is fused less where its blocks do not fit: at last each
 /// statement has kernels of its own.
 std::string NestCandidate::add(const FusionGroup& group) {
-  if (adds_product_apart(group)) return "";
+  if (adds_product_apart(group) || adds_parallel_parts(group)) return "";
   std::string why = add_whole(group);
   if (why.empty() || !facts_.limits.gpu || is_main(group) || group.part) return why;
   for (const Fusion fusion : {Fusion::careful, Fusion::alike, Fusion::none}) {
@@ -148,6 +148,24 @@ bool NestCandidate::adds_product_apart(const FusionGroup& group) {
     return true;
   }
   return false;
+}
+
+/// Parts of a group beside the main one with a parallel loop each that the group has not, as one statement waits for another along it.
+bool NestCandidate::adds_parallel_parts(const FusionGroup& group) {
+  if (!facts_.limits.gpu || is_main(group) || group.part || group.loop_groups.size() < 2) return false;
+  const std::vector<int> serial = serial_axes(group);
+  if (serial.empty()) return false;
+  const std::vector<FusionGroup>& groups = variants_.cut_groups(chosen_, group, Fusion::careful);
+  const bool gains = std::any_of(serial.begin(), serial.end(), [&](int axis) {
+    return std::none_of(groups.begin(), groups.end(), [&](const FusionGroup& each) {
+      const std::vector<int> own = serial_axes(each);
+      return std::find(own.begin(), own.end(), axis) != own.end();
+    });
+  });
+  const bool cut = candidate_.cut;  // not for want of room
+  if (!gains || !add_cut(group, Fusion::careful).empty()) return false;
+  candidate_.cut = cut;
+  return true;
 }
 
 std::string NestCandidate::add_cut(const FusionGroup& group, Fusion fusion) {

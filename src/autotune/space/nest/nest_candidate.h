@@ -59,6 +59,7 @@ class NestCandidate {
   void place_early(GridShape& grid) const;
   std::string add(const FusionGroup& group);
   bool adds_product_apart(const FusionGroup& group);
+  bool adds_parallel_parts(const FusionGroup& group);
   std::string add_cut(const FusionGroup& group, Fusion fusion);
   std::string add_whole(const FusionGroup& group);
   std::string add_products(const FusionGroup& group, const TensorAxes& axes);

@@ -42,10 +42,14 @@ class GroupFinder {
       int last = end_of_run(first);
       FusionGroup group = group_of(first, last);
       // The longest run is tried first, since it mostly is legal; what is not legal as a whole is grown loop group by loop group.
-      if (last - first > 1 && !legal(group)) {
+      if (last - first > 1 && !(legal(group) && keeps_parallel(group))) {
         int grown = first + 1;
-        while (grown < last && legal(group_of(first, grown + 1))) ++grown;
+        while (grown < last && legal(group_of(first, grown + 1)) && keeps_parallel(group_of(first, grown + 1))) ++grown;
         last = grown;
+        group = group_of(first, last);
+      }
+      if (const int shorter = without_starts(first, last); shorter < last) {
+        last = shorter;
         group = group_of(first, last);
       }
       join_waiting(group, first, last, fusion_groups);
@@ -66,6 +70,29 @@ class GroupFinder {
       if (!extends(first, place)) break;
       last = place + 1;
     }
+    return last;
+  }
+
+  /// Behind the last place of the run first .. last - 1 that starts no sum of a run behind: it goes with what is added to it. So a kernel
+  /// of products has nothing else to start.
+  int without_starts(int first, int last) const {
+    const auto multiplies = [&](int place) {
+      const std::vector<std::string>& names = structure_.loop_groups[static_cast<std::size_t>(loop_groups_[place])].statements;
+      return std::any_of(names.begin(), names.end(),
+                         [&](const std::string& name) { return multiplies_matrices(base_.nest().statement(name)); });
+    };
+    bool products = false;
+    for (int place = first; place < last; ++place) products = products || multiplies(place);
+    if (!products) return last;
+    const auto starts_later = [&](int place) {
+      const std::vector<std::string>& names = structure_.loop_groups[static_cast<std::size_t>(loop_groups_[place])].statements;
+      const bool constant = std::all_of(names.begin(), names.end(), [&](const std::string& name) {
+        const Statement& start = base_.nest().statement(name);
+        return !start.reduction && start.reads.empty() && base_.nest().tensor(start.write.tensor).role == TensorRole::temporary;
+      });
+      return constant && !taken_[static_cast<std::size_t>(place)] && !shares_tensor(first, place) && user_of(place, last) >= 0;
+    };
+    while (last - first > 1 && starts_later(last - 1)) --last;
     return last;
   }
 
@@ -280,13 +307,42 @@ class GroupFinder {
     return try_steps(base_, group_steps(structure_, group, probe_plan(group)).steps).has_value();
   }
 
-  /// Parallel loops, tilability, stream axes and forms.
-  void complete(FusionGroup& group) const {
+  /// By common axis: are its iterations independent?
+  std::vector<bool> parallel_axes(const FusionGroup& group) const {
     const GroupSteps probe = group_steps(structure_, group, probe_plan(group));
     const auto fused = try_steps(base_, probe.steps);
-    for (const int axis : group.axes) {
-      group.parallel.push_back(fused && try_step(*fused, make_step("parallel", {probe.outer.at(axis)})).has_value());
+    std::vector<bool> parallel;
+    for (const int axis : group.axes)
+      parallel.push_back(fused && try_step(*fused, make_step("parallel", {probe.outer.at(axis)})).has_value());
+    return parallel;
+  }
+
+  /// Is each common axis parallel that is so in every loop group alone? One that copies what another has made into a later part of a tensor
+  /// waits for it, where both share the loop. Fusion that asks for one loop alone takes that into account.
+  bool keeps_parallel(const FusionGroup& group) const {
+    if (fusion_ == Fusion::maximal || fusion_ == Fusion::prepared) return true;
+    const std::vector<bool> parallel = parallel_axes(group);
+    for (std::size_t k = 0; k < parallel.size(); ++k) {
+      const auto alone = [&](int u) {
+        const int axis = group.axes[k];
+        const auto [known, added] = parallel_alone_.try_emplace({u, axis}, false);
+        if (added) {
+          FusionGroup own;
+          own.loop_groups = {u};
+          own.heaviest = u;
+          own.axes = {axis};
+          known->second = parallel_axes(own).front();
+        }
+        return known->second;
+      };
+      if (!parallel[k] && std::all_of(group.loop_groups.begin(), group.loop_groups.end(), alone)) return false;
     }
+    return true;
+  }
+
+  /// Parallel loops, tilability, stream axes and forms.
+  void complete(FusionGroup& group) const {
+    group.parallel = parallel_axes(group);
     const bool all_parallel = std::all_of(group.parallel.begin(), group.parallel.end(), [](bool p) { return p; });
     group.tilable = all_parallel || group.axes.size() < 2 || tiles_legally(group, GroupForm{});
     group.forms.push_back({});
@@ -378,9 +434,10 @@ class GroupFinder {
   const std::vector<int>& loop_groups_;
   const Fusion fusion_;
   const bool moves_starts_;
-  std::vector<bool> taken_;                   ///< by place: a group before has it, though others stand between
-  std::vector<std::pair<int, int>> waiting_;  ///< places of starts, and those of who adds to them first
-  std::vector<int> components_;               ///< by place, for Fusion::connected
+  std::vector<bool> taken_;                                     ///< by place: a group before has it, though others stand between
+  std::vector<std::pair<int, int>> waiting_;                    ///< places of starts, and those of who adds to them first
+  std::vector<int> components_;                                 ///< by place, for Fusion::connected
+  mutable std::map<std::pair<int, int>, bool> parallel_alone_;  ///< of a loop group along an axis
 };
 
 }  // namespace

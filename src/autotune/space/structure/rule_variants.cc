@@ -144,10 +144,26 @@ const std::vector<FusionGroup>& RuleVariants::cut_groups(const RuleVariant& vari
 
 const FusionGroup& RuleVariants::heaviest(const RuleVariant& variant, Fusion fusion, bool by_row) {
   const auto& found = fusion_groups(variant, fusion, by_row);
+  // Running sums take one pass over their terms, not a sum for each place.
+  const auto weight_of = [&](const LoopGroup& loop_group) {
+    // A part's place is at or before its terms, too.
+    const bool parts = std::any_of(variant.structure.parts.begin(), variant.structure.parts.end(),
+                                   [&](const PartAxis& part) { return loop_group.position_of(part.axis) >= 0; });
+    const bool runs =
+        !parts && std::any_of(loop_group.statements.begin(), loop_group.statements.end(),
+                              [&](const std::string& name) { return prefix_dim(nest(variant).statement(name)) >= 0; });
+    return runs ? loop_group.points / std::max(terms_of_sum(loop_group), 1.0) : loop_group.points;
+  };
+  const auto heaviest_of = [&](const FusionGroup& group) {
+    double most = 0;
+    for (const int u : group.loop_groups)
+      most = std::max(most, weight_of(variant.structure.loop_groups[static_cast<std::size_t>(u)]));
+    return most;
+  };
   return *std::max_element(found.begin(), found.end(), [&](const FusionGroup& a, const FusionGroup& b) {
     if (a.prepares != b.prepares) return a.prepares;
     const auto weight = [&](const FusionGroup& group) {
-      return std::pair(variant.structure.loop_groups[group.heaviest].points, points_of(variant.structure, group));
+      return std::pair(heaviest_of(group), points_of(variant.structure, group));
     };
     return weight(a) < weight(b);
   });

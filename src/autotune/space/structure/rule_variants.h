@@ -55,6 +55,7 @@ class RuleVariants {
   /// Loop groups of a fusion group that fusion_groups() or this returned, fused less; one, where that changes nothing.
   const std::vector<FusionGroup>& cut_groups(const RuleVariant& variant, const FusionGroup& group, Fusion fusion);
   /// The fusion group whose largest loop group has most instances, of those that prepare nothing; of equal ones the one with most in all.
+  /// Running sums count as one pass over their terms.
   const FusionGroup& heaviest(const RuleVariant& variant, Fusion fusion, bool by_row = false);
   /// find_stream_groups() of a fusion group that fusion_groups() returned.
   const std::vector<int>& reduction_groups(const RuleVariant& variant, const FusionGroup& group, int reduction_axis);

@@ -28,11 +28,12 @@ bool is_member(const OnlinePlan& plan, const std::string& statement) {
 }
 
 /// Values in such a row: `sums` is what followers hold, `lead` the extremum, if it may be read.
-KnownValues infinite_row(const Nest& nest, const OnlinePlan& plan, std::optional<double> lead, double sums) {
+KnownValues infinite_row(const Nest& nest, const OnlinePlan& plan, std::optional<double> lead, double sums,
+                         bool lead_stays = true) {
   std::map<std::string, double> known;
   for (const std::string& follower : plan.followers) known[nest.statement(follower).write.tensor] = sums;
   if (lead) known[plan.lead_tensor] = *lead;
-  return {nest, std::move(known), &plan};
+  return {nest, std::move(known), &plan, lead_stays};
 }
 
 /// What the extremum is in such a row; not known where its multiple may be infinite alone.
@@ -62,11 +63,17 @@ std::vector<Reading> readings(const Nest& nest, const OnlinePlan& plan) {
   return all;
 }
 
-/// The innermost value in f32 arithmetic that the result is a cast of.
-ScalarExpr with_term(const ScalarExpr& value, const ScalarExpr& term) {
-  if (value.op() == ScalarOp::cast && value.type() != ElementType::f32)
-    return ScalarExpr::cast(value.type(), with_term(value.args()[0], term));
-  return build::add(value, term);
+/// The term beside the innermost value in f32 arithmetic that the result is a cast of. In a sum of products it is beside the factor that
+/// reads `tensor`: the sum stays one of products.
+ScalarExpr with_term(const Statement& reader, const ScalarExpr& value, const std::string& tensor, const ScalarExpr& term) {
+  const bool cast = value.op() == ScalarOp::cast && value.type() != ElementType::f32;
+  const bool product = value.op() == ScalarOp::mul && reader.reduction == ReductionOp::add;
+  if (!cast && !product) return build::add(value, term);
+  std::vector<ScalarExpr> args = value.args();
+  const auto reads = [&](const ScalarExpr& arg) { return reads_tensor(reader, arg, tensor); };
+  const auto marked = cast ? args.begin() : std::find_if(args.begin(), args.end(), reads);
+  *marked = with_term(reader, *marked, tensor, term);
+  return value.with_args(std::move(args));
 }
 
 }  // namespace
@@ -82,7 +89,7 @@ bool infinite_rows_show(const Nest& nest, const OnlinePlan& plan, bool lead_stay
       return say(
           fmt::format("{} is a result, and would be 0 in place of NaN where all terms of {} are infinite", tensor, plan.lead));
   }
-  const KnownValues row = infinite_row(nest, plan, lead_stays ? infinity_of(nest, plan) : std::nullopt, 0);
+  const KnownValues row = infinite_row(nest, plan, lead_stays ? infinity_of(nest, plan) : std::nullopt, 0, lead_stays);
   for (const Reading& reading : readings(nest, plan)) {
     if (row.is_nan(*reading.reader, reading.reader->value)) continue;
     return say(fmt::format("{} would see 0 in {} in place of NaN where all terms of {} are infinite", reading.reader->name,
@@ -110,7 +117,7 @@ std::optional<Nest> with_marked_rows(const Nest& nest, const OnlinePlan& plan, s
     const ScalarExpr m = build::as_f32(ScalarExpr::read(
         add_read(reader, {plan.lead_tensor, leads.gist_domain(domain).coalesce()}), nest.tensor(plan.lead_tensor).type));
     const ScalarExpr multiple = plan.lead_factors.empty() ? m : to_expr(multiply({1, {{m, 1}}}, plan.lead_factors[0]));
-    reader.value = with_term(reader.value, build::sub(multiple, multiple));
+    reader.value = with_term(reader, reader.value, reading.follower->write.tensor, build::sub(multiple, multiple));
     replace_statement(result, reader);
     done.insert(old.name);
   }

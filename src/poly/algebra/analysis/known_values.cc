@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "poly/algebra/analysis/lead_exponents.h"
 #include "poly/algebra/values/nest_edit.h"
 #include "poly/algebra/values/polynomial.h"
 
@@ -37,11 +38,11 @@ KnownValues::Known KnownValues::of(const Statement& statement, const ScalarExpr&
       return of_tensor(statement.reads.at(expr.ordinal()).tensor, depth);
     case ScalarOp::exp:
     case ScalarOp::exp2:
-      if (plan_ != nullptr && plan_->lead_instances.contains(statement.name) && reads_tensor(statement, expr, plan_->lead_tensor))
-        return kNan;
+      if (is_exponential(statement, expr)) return lead_stays_ ? kNan : 0;
       break;
     case ScalarOp::sub:  // of what is infinite, if not m then its multiple
-      if (plan_ != nullptr && expr.args()[0].equals(expr.args()[1]) && reads_tensor(statement, expr, plan_->lead_tensor))
+      if (plan_ != nullptr && lead_stays_ && expr.args()[0].equals(expr.args()[1]) &&
+          reads_tensor(statement, expr, plan_->lead_tensor))
         return kNan;
       break;
     case ScalarOp::select:
@@ -58,6 +59,16 @@ KnownValues::Known KnownValues::of(const Statement& statement, const ScalarExpr&
   if (args.size() < expr.args().size()) return std::nullopt;
   return evaluate(
       expr.with_args(std::move(args)), [](int) { return 0.0; }, [](int) { return 0; }, [](const std::string&) { return 0.0; });
+}
+
+/// exp(c (a - m)) of a term a that m has seen, in any statement; not of an m that is kept finite.
+bool KnownValues::is_exponential(const Statement& statement, const ScalarExpr& expr) const {
+  if (plan_ == nullptr || !reads_tensor(statement, expr, plan_->lead_tensor)) return false;
+  OnlinePlan found;  // what the exponent would add to the plan
+  found.lead_tensor = plan_->lead_tensor;
+  LeadExponents exponents(nest_, nest_.statement(plan_->lead), found);
+  std::string why;
+  return exponents.scale(statement, expr.args()[0], why).has_value() && !exponents.guarded();
 }
 
 KnownValues::Known KnownValues::of_select(const Statement& statement, const ScalarExpr& expr, int depth) const {

@@ -2,7 +2,7 @@
 //
 // Pattern    r_e += a_p b_q over dims of known extents, for all e the same ones, where a is a tensor of 16 bits that is read in strides along
 //            dims of e (x[2 y + s, c]); or a temporary whose last index is no term; or several dims, the last of which has a number of
-//            values that is no multiple of 16.
+//            values that is no multiple of 16; or several dims, where nobody else reads a or b, temporaries both: nothing is copied then.
 // Rewrite    a'[dims of e, t] = a_p, before the sum, where t numbers the terms in their order. A temporary that nobody else reads becomes a'
 //            itself. The same for b. The sum runs over t and reads a' and b'. Both have zeros up to a multiple of 16 terms.
 // Conditions the sum is alone in its loops; each operand follows a dim of e that the other does not, and all terms; zeros need a sum that
@@ -115,7 +115,9 @@ std::optional<Gathering> gathering_of(const Nest& nest, const Statement& sum, st
     result.operands.push_back(operand);
   }
   why = "its operands are read one element after the other, in runs of 16 terms";
-  if (!in_strides && (result.extents.back() % kRun == 0 || result.terms.size() == 1)) return std::nullopt;
+  const bool without_copies =
+      std::all_of(result.operands.begin(), result.operands.end(), [](const Operand& operand) { return operand.is_own; });
+  if (!in_strides && (result.terms.size() == 1 || (result.extents.back() % kRun == 0 && !without_copies))) return std::nullopt;
   result.padded = (result.count + kRun - 1) / kRun * kRun;
   why = "zeros among its terms need a sum that starts from 0";
   if (result.padded > result.count && !starts_from(nest, sum, 0)) return std::nullopt;

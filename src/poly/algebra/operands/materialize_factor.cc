@@ -3,7 +3,7 @@
 // Pattern    r_e += f(p) t_q, where t is a 16-bit tensor, and f an expression that does not change along some dims of e that q follows,
 //            and changes along others that q does not (sum_j sigmoid(s_ij) v_jd).
 // Rewrite    f'_p = f(p), in f32, over the dims along which f changes, before the sum; r_e += f'_p t_q.
-// Conditions the sum is alone in its loops; dims of f' have no negative values; both change along a reduced dim.
+// Conditions the sum is alone in its loops, and f does not read it; dims of f' have no negative values; both change along a reduced dim.
 // Proof      f'_p is f(p): the same operations on the same values, which are complete before the sum begins. The sum is then one of
 //            products of two tensors, whose tiles tensor cores multiply.
 // Rounding   none: f was rounded to f32 before it was multiplied.
@@ -56,6 +56,8 @@ std::optional<Split> split_of(const Nest& nest, const Statement& statement, std:
   Split split{first ? std::size_t{1} : std::size_t{0}, {}};
   const ScalarExpr &computed = args[split.factor], &element = args[1 - split.factor];
   if (strip_exact_casts(computed).op() == ScalarOp::read || computed.type() != ElementType::f32) return std::nullopt;
+  why = "its factor reads what the sum has so far";
+  if (reads_tensor(statement, computed, statement.write.tensor)) return std::nullopt;
   std::vector<int> written, reduced = reduced_dims(statement);
   for (int dim = 0; dim < static_cast<int>(statement.dims.size()); ++dim) {
     if (std::find(reduced.begin(), reduced.end(), dim) == reduced.end()) written.push_back(dim);
@@ -98,7 +100,7 @@ RuleResult apply(const Nest& nest, const std::vector<std::string>& target) {
   factor.write = {tensor, isl::manage(isl_set_identity(factor.domain.copy()))};
   // The factor is the same at all points that have one image: the first of them will do.
   factor.value = import_value(factor, sum, view.to_statement(factor), sum.value.args()[split->factor]);
-  insert_statement(result, group_begin(result, name), factor);
+  insert_statement(result, begin_with_initialisers(result, sum), factor);
 
   Statement& rest =
       *std::find_if(result.statements.begin(), result.statements.end(), [&](const Statement& s) { return s.name == name; });
