@@ -149,6 +149,7 @@ void ResultCheck::prepare(const std::vector<CheckCase>& cases) {
       job->reference.emplace(compiled->copy_for(job->made.inputs));
     }
   });
+  const bool narrows = may_round_operands(definition_);  // other threads have other isl contexts
   std::vector<Job*> all;
   for (auto& entry : jobs) all.push_back(&entry.second);
   for_each(workers_->pool(), all.size(), [&](std::size_t k) {
@@ -160,7 +161,7 @@ void ResultCheck::prepare(const std::vector<CheckCase>& cases) {
       Reference single(workers_->definition(), job.wanted->sizes, scalars_, job.made.inputs);
       job.made.samples = some_samples(single, definition_, kSamples, seed_);
     }
-    if (job.wanted->data.kind == DataKind::ordinary) limit_bounds(job.made.samples, definition_);
+    if (job.wanted->data.kind == DataKind::ordinary) limit_bounds(job.made.samples, definition_, narrows);
     job.reference.reset();
   });
   for (auto& [key, job] : jobs) expected_.emplace(key, std::move(job.made));

@@ -349,7 +349,7 @@ std::vector<OracleSample> reference_samples(const Nest& nest, const Sizes& sizes
   } catch (const EvaluationStopped&) {
     return {};
   }
-  limit_bounds(result, nest);
+  limit_bounds(result, nest, may_round_operands(nest));
   return result;
 }
 

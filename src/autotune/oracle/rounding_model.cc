@@ -107,4 +107,10 @@ RoundingModel rounding_model(const Nest& nest) {
   return model;
 }
 
+bool may_round_operands(const Nest& nest) {
+  const RoundingModel model = ProductFinder(nest).find();
+  return std::any_of(model.statements.begin(), model.statements.end(),
+                     [](const RoundingModel::Product& product) { return product.narrow.has_value(); });
+}
+
 }  // namespace nestor

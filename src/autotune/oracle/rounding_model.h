@@ -23,4 +23,7 @@ struct RoundingModel {
 
 RoundingModel rounding_model(const Nest& nest);
 
+/// May kernels round operands of some product to 16 bits? For the thread of the nest's isl context alone.
+bool may_round_operands(const Nest& nest);
+
 }  // namespace nestor

@@ -2,7 +2,6 @@
 #include "autotune/oracle/sample_error.h"
 
 #include "autotune/oracle/error_sum.h"
-#include "autotune/oracle/rounding_model.h"
 #include "poly/algebra/values/polynomial.h"
 
 #include <fmt/format.h>
@@ -81,12 +80,10 @@ std::set<std::string> tensors_made_of(const Nest& nest, const Has& has) {
 
 }  // namespace
 
-void limit_bounds(std::vector<OracleSample>& samples, const Nest& nest) {
+void limit_bounds(std::vector<OracleSample>& samples, const Nest& nest, bool narrows) {
   if (has_floats_of_integers(nest)) return;
   const std::map<std::string, double> typical = typical_magnitudes(samples);
   const std::set<std::string> steps = tensors_made_of(nest, has_step);
-  const std::vector<RoundingModel::Product> products = rounding_model(nest).statements;
-  const bool narrows = std::any_of(products.begin(), products.end(), [](const auto& product) { return product.narrow.has_value(); });
   for (OracleSample& sample : samples) {
     // Of a quotient by a sum that cancels, rounding in f32 leaves few digits, whoever computes it.
     const bool amplifies = !narrows && !nest.tensor(sample.tensor).tolerance;

@@ -23,7 +23,8 @@ struct OracleSample {
 /// Nor for outputs made of step functions (floor, casts to integers), where rounding that is due may be a whole step. Nor where all is
 /// computed in f32 and the output has no tolerance of its own: what f32 leaves of sines of large arguments, or of quotients by sums that
 /// cancel, is what the bound says, whoever computes them.
-void limit_bounds(std::vector<OracleSample>& samples, const Nest& nest);
+/// `narrows`: may_round_operands() of the nest. Any thread may call it: it asks isl for nothing.
+void limit_bounds(std::vector<OracleSample>& samples, const Nest& nest, bool narrows);
 
 /// Error of a result as a fraction of what is allowed: at most 1 if it is a number of the type that some value within `bound` of the
 /// reference rounds to, above 1 if not. Infinities and NaN are right where the definition has them; `generation` is that of the poison

@@ -4,6 +4,7 @@
 #include "poly/algebra/values/nest_edit.h"
 
 #include <algorithm>
+#include <limits>
 #include <vector>
 
 namespace nestor {
@@ -27,9 +28,10 @@ bool sums_seldom(const Statement& statement) {
     }
     return node.type() == ElementType::f32;
   };
-  bool reads = false, fits = true;
+  bool reads = false, fits = true, guards = false;  // of numbers: what is infinite or NaN is rare, whatever the operands are
   sum->condition.visit([&](const ScalarExpr& node) {
     if (node.op() == ScalarOp::index) fits = false;
+    guards = guards || (node.op() == ScalarOp::le && node.args()[1].is_constant(std::numeric_limits<float>::max()));
     if (node.op() != ScalarOp::read) return;
     reads = true;
     fits = fits && of_result(node);
@@ -38,7 +40,7 @@ bool sums_seldom(const Statement& statement) {
   bool halves = false;
   sum->term.visit(
       [&](const ScalarExpr& node) { halves = halves || (node.op() == ScalarOp::read && size_in_bytes(node.type()) == 2); });
-  return reads && fits && halves;
+  return reads && fits && (halves || guards);
 }
 
 }  // namespace nestor

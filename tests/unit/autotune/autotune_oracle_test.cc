@@ -457,7 +457,7 @@ TEST(Oracle, BoundsAreCutAtTheToleranceWhereKernelsMayRoundTo16Bits) {
       if (tensor.name == "o") tensor.tolerance = own;
     }
     std::vector<OracleSample> samples{{"o", 0, 1, 1e-1}, {"o", 1, 1, 1e-7}, {"o", 2, 3, kInfinite}};
-    limit_bounds(samples, nest);
+    limit_bounds(samples, nest, may_round_operands(nest));
     return std::vector<double>{samples[0].bound, samples[1].bound, samples[2].bound};
   };
   const Nest narrow = weighted(ElementType::f16), wide = weighted(ElementType::f32);
@@ -521,7 +521,7 @@ TEST(Oracle, WhatIsMadeOfStepsMayBeAWholeStepAway) {
   std::vector<OracleSample> samples{{"y", 0, 3, 2}, {"z", 0, 3, 2}};
   Nest nest = quantised();
   for (Tensor& tensor : nest.tensors) tensor.tolerance = 1e-2;
-  limit_bounds(samples, nest);
+  limit_bounds(samples, nest, true);
   EXPECT_EQ(samples[0].bound, 2);
   EXPECT_LT(samples[1].bound, 1e-1);
 }
@@ -532,7 +532,7 @@ TEST(Oracle, ClosedGatesMakeTheOthersNoMoreExact) {
   samples.push_back({"y", 100, -0.5, 0.1});
   Nest nest;
   nest.tensors = {{"y", ElementType::f16, TensorRole::output, {}, 2e-3}};
-  limit_bounds(samples, nest);
+  limit_bounds(samples, nest, true);
   EXPECT_EQ(samples.back().bound, 0.1);
 }
 

@@ -501,7 +501,7 @@ bool has_more_dims(const Nest& nest, const NestStructure& structure, const Fusio
     for (std::size_t k = 0; k < loop_group.axes.size(); ++k) {
       const int axis = loop_group.axes[k];
       const bool rows = axis == tiled.row || axis == tiled.pack;
-      const bool around = rows ? linked : axis != tiled.column && has(group.axes, axis);
+      const bool around = rows ? linked : (axis != tiled.column && has(group.axes, axis)) || axis == tiled.chunk_axis;
       columns += !around && loop_group.extents[k] > 1 ? 1 : 0;
     }
     return columns > 1;

@@ -10,7 +10,6 @@
 
 #include <algorithm>
 #include <functional>
-#include <iterator>
 #include <map>
 #include <set>
 #include <string>
@@ -373,19 +372,15 @@ std::vector<std::set<std::string>> rules_for_products(RuleVariants& variants, co
   // At last sums that are mixed in another kernel.
   std::set<std::string> joint = choices.front();
   if (joint.erase(kSeparatingRule) > 0) choices.push_back(std::move(joint));
-  if (!for_products.contains(kPartsRule)) return choices;
+  // What composites keep in one kernel, as the softmax of attention, would go through memory for the sake of parts.
+  if (!for_products.contains(kPartsRule) || std::any_of(usual.begin(), usual.end(), makes_composites)) return choices;
   const auto on_lanes = [&](const std::set<std::string>& rules) {
     const RuleVariant& variant = variants.at({rules});
     return points_on_lanes(variants, variant, fusion_for_tensor_cores(variants, variant, limits), limits);
   };
-  // Composites may keep products together that need kernels of their own.
-  std::set<std::string> parts = usual, simple;
+  std::set<std::string> parts = usual;
   parts.insert(kPartsRule);
-  std::copy_if(parts.begin(), parts.end(), std::inserter(simple, simple.end()),
-               [](const std::string& rule) { return !makes_composites(rule); });
-  const double most = on_lanes(choices.front()) - kManyPoints, left = on_lanes(parts);
-  const bool apart = simple != parts && on_lanes(simple) < std::min(left, most);
-  if (apart || left <= most) choices.insert(choices.begin(), apart ? simple : parts);
+  if (on_lanes(choices.front()) - on_lanes(parts) >= kManyPoints) choices.insert(choices.begin(), parts);
   return choices;
 }
 
