@@ -52,9 +52,9 @@ TEST(AlgebraError, NothingToDo) {
 TEST(AlgebraError, KeepResultNeedsAResultThatIsReadAgain) {
   EXPECT_EQ(refusal(samples::matmul(), "materialize_factor", {"C_update"}),
             "rule materialize_factor does not apply to C_update: it is no sum of products with a 16-bit tensor");
-  for (const char* name :
-       {"zero_terms", "skip_zeros", "batch_first", "join_rows", "repeat_product", "keep_sums", "split_terms", "narrow_copies",
-        "gather_terms", "terms_last", "skip_neutral", "round_operand", "separate_sums", "expand_squares", "factor_exponential", "bf16x6"})
+  for (const char* name : {"zero_terms", "skip_zeros", "batch_first", "join_rows", "repeat_product", "keep_sums", "split_terms",
+                           "narrow_copies", "gather_terms", "terms_last", "skip_neutral", "round_operand", "separate_sums",
+                           "expand_squares", "factor_exponential", "bf16x6"})
     EXPECT_THAT(refusal(samples::matmul(), name, {"C_update"}), HasSubstr("does not apply to C_update: it ")) << name;
   EXPECT_EQ(refusal(samples::outer_products(), "zero_terms", {"sum"}),
             "rule zero_terms does not apply to sum: it leaves out no terms of the rectangle around it");

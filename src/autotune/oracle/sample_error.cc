@@ -63,6 +63,15 @@ bool has_step(const ScalarExpr& value) {
   return found;
 }
 
+bool has_quotient(const ScalarExpr& value) {
+  bool found = false;
+  value.visit([&](const ScalarExpr& e) {
+    found = found || e.op() == ScalarOp::rsqrt || e.op() == ScalarOp::pow ||
+            (e.op() == ScalarOp::div && e.args()[1].op() != ScalarOp::constant);
+  });
+  return found;
+}
+
 /// Tensors of values with something, and those that are made of them.
 template <class Has>
 std::set<std::string> tensors_made_of(const Nest& nest, const Has& has) {
@@ -83,13 +92,15 @@ std::set<std::string> tensors_made_of(const Nest& nest, const Has& has) {
 void limit_bounds(std::vector<OracleSample>& samples, const Nest& nest, bool narrows) {
   if (has_floats_of_integers(nest)) return;
   const std::map<std::string, double> typical = typical_magnitudes(samples);
-  const std::set<std::string> steps = tensors_made_of(nest, has_step);
+  const std::set<std::string> steps = tensors_made_of(nest, has_step), quotients = tensors_made_of(nest, has_quotient);
   for (OracleSample& sample : samples) {
-    // Of a quotient by a sum that cancels, rounding in f32 leaves few digits, whoever computes it.
+    if (steps.contains(sample.tensor) || !std::isfinite(sample.value) || !std::isfinite(sample.bound)) continue;
+    // What f32 makes of large sums, or of a quotient by a sum that cancels, is off by more, whoever computes it.
+    constexpr double kOfSums = 64, kOfQuotients = 1e4;
     const bool amplifies = !narrows && !nest.tensor(sample.tensor).tolerance;
-    if (amplifies || steps.contains(sample.tensor) || !std::isfinite(sample.value) || !std::isfinite(sample.bound)) continue;
-    sample.bound =
-        std::min(sample.bound, nest.tolerance_of(sample.tensor) * (typical.at(sample.tensor) + std::fabs(sample.value)));
+    const double factor = !amplifies ? 1 : quotients.contains(sample.tensor) ? kOfQuotients : kOfSums;
+    sample.bound = std::min(sample.bound, factor * nest.tolerance_of(sample.tensor) *
+                                              (typical.at(sample.tensor) + std::fabs(sample.value)));
   }
 }
 

@@ -20,9 +20,9 @@ struct OracleSample {
 
 /// Cuts bounds at tolerance (m + |value|), with the output's tolerance and m the mean of its |value|, at least 1. Not for nests that
 /// compute floats of integers in tensors: with large ones, rounding that the definition itself implies is beyond any such limit.
-/// Nor for outputs made of step functions (floor, casts to integers), where rounding that is due may be a whole step. Nor where all is
-/// computed in f32 and the output has no tolerance of its own: what f32 leaves of sines of large arguments, or of quotients by sums that
-/// cancel, is what the bound says, whoever computes them.
+/// Nor for outputs made of step functions (floor, casts to integers), where rounding that is due may be a whole step. Where all is
+/// computed in f32 and the output has no tolerance of its own, at 64 times that (sums that cancel, sines of large arguments), or 10,000
+/// times for what is made of quotients: what f32 leaves of those by sums that cancel is what the bound says, whoever computes them.
 /// `narrows`: may_round_operands() of the nest. Any thread may call it: it asks isl for nothing.
 void limit_bounds(std::vector<OracleSample>& samples, const Nest& nest, bool narrows);
 

@@ -138,9 +138,8 @@ TileProgram build_tile_program(const Schedule& schedule);
 
 /// Has an argument 16 bits? Else nothing is rounded to fewer bits than it is computed with.
 inline bool has_half_arguments(const TileProgram& program) {
-  return std::any_of(program.buffers.begin(), program.buffers.end(), [](const Buffer& buffer) {
-    return buffer.memory == Memory::argument && size_in_bytes(buffer.type) == 2;
-  });
+  return std::any_of(program.buffers.begin(), program.buffers.end(),
+                     [](const Buffer& buffer) { return buffer.memory == Memory::argument && size_in_bytes(buffer.type) == 2; });
 }
 
 /// The program as readable code.

@@ -22,7 +22,7 @@ const std::vector<Rule>& rules() {
                                      gather_terms_rule(),     batch_first_rule(),     repeat_product_rule(),
                                      join_rows_rule(),        join_results_rule(),    join_sums_rule(),
                                      keep_sums_rule(),        copy_rows_rule(),       product_across_rule(),
-                                     product_again_rule(),    separate_sums_rule(),    bf16x6_rule()};
+                                     product_again_rule(),    separate_sums_rule(),   bf16x6_rule()};
   return all;
 }
 

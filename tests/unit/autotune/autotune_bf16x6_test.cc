@@ -1,6 +1,6 @@
 // Products of f32 in the space: first guesses have them as products of parts on tensor cores, and are right to the last bits of f32.
-#include "autotune/oracle/reference.h"
 #include "autotune/oracle/oracle.h"
+#include "autotune/oracle/reference.h"
 #include "autotune/space/nest/nest_space.h"
 #include "autotune/trial/trial_steps.h"
 #include "codegen/gpu/backend.h"

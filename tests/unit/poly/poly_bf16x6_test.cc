@@ -27,10 +27,10 @@ TEST(Bf16x6, AProductIsSixOfPartsInChunksOfTerms) {
   validate(nest);
   std::vector<std::string> names;
   for (const Statement& statement : nest.statements) names.push_back(statement.name);
-  EXPECT_THAT(names, ElementsAre("x_high", "x_middle", "x_low", "y_high", "y_middle", "y_low", "sums_chunks_init", "sums_chunks_sum",
-                                 "sums_chunks_sum_2", "sums_chunks_sum_3", "sums_chunks_sum_4", "sums_chunks_sum_5",
-                                 "sums_chunks_sum_6", "sums_product_init", "sums_product_sum", "init", "sum", "sums_kept_copied",
-                                 "out"));
+  EXPECT_THAT(names,
+              ElementsAre("x_high", "x_middle", "x_low", "y_high", "y_middle", "y_low", "sums_chunks_init", "sums_chunks_sum",
+                          "sums_chunks_sum_2", "sums_chunks_sum_3", "sums_chunks_sum_4", "sums_chunks_sum_5", "sums_chunks_sum_6",
+                          "sums_product_init", "sums_product_sum", "init", "sum", "sums_kept_copied", "out"));
   for (const char* part : {"x_high", "x_middle", "x_low", "y_low"}) EXPECT_EQ(nest.tensor(part).type, ElementType::bf16);
   EXPECT_THAT(nest.statement("sums_chunks_sum").dims, ElementsAre("i", "j", "k_chunk", "k"));
   EXPECT_THAT(nest.statement("sums_product_sum").dims, ElementsAre("i", "j", "k_chunk"));
@@ -74,8 +74,8 @@ TEST(Bf16x6, OtherSumsStayAsTheyAre) {
 /// Rows of one special value, or of one among ordinary ones, against each other; and values that bf16 does not hold.
 TEST(Bf16x6, ResultsAreThoseOfF32) {
   constexpr double kInfinity = std::numeric_limits<double>::infinity(), kNaN = std::numeric_limits<double>::quiet_NaN();
-  const std::vector<double> specials{kInfinity, -kInfinity, kNaN,  0,      -0.0,         1,
-                                     3.14159274, 1e-30,     -1e30, 3.4e38, 0x1.fffffep127, 16777213};
+  const std::vector<double> specials{kInfinity,  -kInfinity, kNaN,  0,      -0.0,           1,
+                                     3.14159274, 1e-30,      -1e30, 3.4e38, 0x1.fffffep127, 16777213};
   const auto count = static_cast<std::int64_t>(2 * specials.size());
   for (const char* mask : {"", " and k <= i + 1"}) {
     const Nest before = f32_product({}, mask), after = in_parts(before);

@@ -355,8 +355,8 @@ std::vector<std::int64_t> taps_of(const LoopGroup& loop_group, int reduction_axi
 std::optional<TensorAxes> axes_of_sums(const Nest& nest, const NestStructure& structure, const FusionGroup& group, bool packs) {
   std::optional<TensorAxes> common;
   std::map<std::string, TensorOperand> rows, columns;  // by the elements that tiles of rows and of columns come from
-  int stream = 0;  // a sum that is read ends the loop that streams its terms
-  std::set<std::pair<int, std::string>> tiles;  // of sums
+  int stream = 0;                                      // a sum that is read ends the loop that streams its terms
+  std::set<std::pair<int, std::string>> tiles;         // of sums
   bool same_packs = true, same_taps = true;
   std::vector<std::int64_t> taps;
   std::set<std::string> summed;

@@ -27,10 +27,10 @@ struct TensorAxes {
   int reduction_axis = -1;  ///< axis whose tiles are columns of the first product: the loop over them stays in a block
   /// Common axis along the columns of a product whose sum itself is streamed: `reduction_axis` is what it sums over. -1: columns are streamed.
   int column = -1;
-  bool whole_rows = false;    ///< a tile has all of its columns, which no loop around blocks runs along
-  int pack = -1;              ///< common axis that first operands follow and second ones do not, beside `row`; -1: none
-  std::int64_t inner = 1;     ///< extent of the reduced dim of the first product
-  bool fixed_inner = false;   ///< it is known when compiling
+  bool whole_rows = false;   ///< a tile has all of its columns, which no loop around blocks runs along
+  int pack = -1;             ///< common axis that first operands follow and second ones do not, beside `row`; -1: none
+  std::int64_t inner = 1;    ///< extent of the reduced dim of the first product
+  bool fixed_inner = false;  ///< it is known when compiling
   /// Axis of chunks of terms, -1: none. A sum starts anew in each of them, has all terms of it at once (`inner`), and another one adds up.
   int chunk_axis = -1;
   bool same_taps = true;      ///< all products sum over the same values of other dims, which may be loops around them

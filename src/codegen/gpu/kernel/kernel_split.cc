@@ -195,10 +195,9 @@ class Planner {
     const int threads = shape.threads > 0 ? shape.threads : threads_;
     kernel.body = promote_to_registers(body, plan_.program.buffers, register_room(threads, shape.cluster));
     if (shape.warpgroups > 0)
-      kernel.body = with_elementwise_sums(
-          with_merged_loops(
-              with_conditions_inside(with_product_loops(privatized(kernel.body, plan_.program), plan_.program.buffers))),
-          plan_.program.buffers);
+      kernel.body = with_elementwise_sums(with_merged_loops(with_conditions_inside(
+                                              with_product_loops(privatized(kernel.body, plan_.program), plan_.program.buffers))),
+                                          plan_.program.buffers);
     kernel.waits = shape.programmatic_launch != 0;
     if (kernel.waits && !plan_.kernels.empty()) plan_.kernels.back().triggers = true;
     LaunchNode node;

@@ -41,7 +41,7 @@ namespace nestor {
 namespace {
 
 constexpr const char* kName = "bf16x6";
-constexpr int kChunk = 64;  ///< terms between two roundings to nearest
+constexpr int kChunk = 64;                 ///< terms between two roundings to nearest
 constexpr std::int64_t kFewestUses = 256;  ///< of an element, so that its parts cost less than they save
 
 using Operands = std::pair<std::size_t, std::size_t>;
@@ -98,8 +98,7 @@ std::optional<Operands> operands_of(const Nest& nest, const Statement& sum, std:
 /// { sum[.., k, ..] -> name[.., .., o, t] : k = 64 o + t, 0 <= t < 64 }
 isl::map chunk_map(const Statement& sum, int k, const std::string& name) {
   const auto dims = static_cast<unsigned>(sum.dims.size());
-  isl_space* space = isl_space_add_dims(
-      isl_space_map_from_set(isl_set_get_space(sum.domain.get())), isl_dim_out, 1);
+  isl_space* space = isl_space_add_dims(isl_space_map_from_set(isl_set_get_space(sum.domain.get())), isl_dim_out, 1);
   space = isl_space_set_tuple_name(space, isl_dim_out, name.c_str());
   isl_map* map = isl_map_universe(isl_space_copy(space));
   unsigned at = 0;

@@ -59,8 +59,7 @@ bool can_be_guarded(const Nest& nest, const Statement& sum, std::string& why) {
   return !names_of_indices(sum, sum.write).empty() && sum.indices.empty();
 }
 
-SumEdit::SumEdit(const Nest& nest, const Statement& sum)
-    : result_(nest), sum_(sum), start_(*initialisers_of(nest, sum).front()) {
+SumEdit::SumEdit(const Nest& nest, const Statement& sum) : result_(nest), sum_(sum), start_(*initialisers_of(nest, sum).front()) {
   const Tensor& whole = nest.tensor(sum.write.tensor);
   const std::vector<std::string> names = names_of_indices(sum, sum.write);
   for (std::size_t k = 0; k < names.size(); ++k) {
