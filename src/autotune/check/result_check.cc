@@ -268,9 +268,10 @@ CheckReport ResultCheck::run(const CheckSizes& sizes, const KernelRun& kernel) {
   return report;
 }
 
-bool ResultCheck::costs_seconds(const Sizes& sizes) const {
+bool ResultCheck::costs_seconds(const Sizes& sizes) {
   constexpr double kSomeSeconds = 5e7;  ///< evaluations, of some nanoseconds to some tens of them
-  const auto cost = DefinitionCost(definition_).at(sizes);
+  if (!cost_) cost_ = std::make_unique<DefinitionCost>(definition_);
+  const auto cost = cost_->at(sizes);
   if (!cost || *cost <= kMostForAll) return false;
   try {
     const auto first = cost_of_first_elements(definition_, sizes);

@@ -16,6 +16,7 @@
 
 namespace nestor {
 
+class DefinitionCost;
 class Reference;
 
 /// Sizes and data with which a kernel runs once.
@@ -79,7 +80,7 @@ class ResultCheck {
   std::optional<Launched> launch_near(const Sizes& sizes, const std::vector<std::string>& dynamic, const KernelRun& kernel);
   void compare(const std::vector<Launched>& all, CheckReport& report);
   /// Does one element take about a second, as a mean over an image of what is computed does, and its neighbours much less?
-  bool costs_seconds(const Sizes& sizes) const;
+  bool costs_seconds(const Sizes& sizes);
   /// Is there memory for all of these at once?
   bool fit_together(const std::vector<Sizes>& cases) const;
   /// Elements that must stay finite: masked places of the input that has special values.
@@ -93,7 +94,8 @@ class ResultCheck {
   std::uint64_t seed_;
   std::uint32_t generation_ = 0;  ///< of the poison; another one each run
   std::map<std::string, Expected> expected_;
-  bool keeps_ = true;  ///< what is expected, for other kernels; false where memory is short
+  bool keeps_ = true;                     ///< what is expected, for other kernels; false where memory is short
+  std::unique_ptr<DefinitionCost> cost_;  ///< made when first needed
   std::unique_ptr<MaskedFactors> masked_;
   std::map<Sizes, ElementLists> masked_places_;
   std::unique_ptr<Workers> workers_;  ///< made when first needed

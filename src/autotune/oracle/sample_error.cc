@@ -99,8 +99,8 @@ void limit_bounds(std::vector<OracleSample>& samples, const Nest& nest, bool nar
     constexpr double kOfSums = 64, kOfQuotients = 1e4;
     const bool amplifies = !narrows && !nest.tensor(sample.tensor).tolerance;
     const double factor = !amplifies ? 1 : quotients.contains(sample.tensor) ? kOfQuotients : kOfSums;
-    sample.bound = std::min(sample.bound, factor * nest.tolerance_of(sample.tensor) *
-                                              (typical.at(sample.tensor) + std::fabs(sample.value)));
+    sample.bound =
+        std::min(sample.bound, factor * nest.tolerance_of(sample.tensor) * (typical.at(sample.tensor) + std::fabs(sample.value)));
   }
 }
 

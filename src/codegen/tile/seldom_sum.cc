@@ -1,10 +1,10 @@
 // A choice between terms and 0, taken apart.
 #include "codegen/tile/seldom_sum.h"
 
+#include "poly/algebra/values/direct_sums.h"
 #include "poly/algebra/values/nest_edit.h"
 
 #include <algorithm>
-#include <limits>
 #include <vector>
 
 namespace nestor {
@@ -31,7 +31,7 @@ bool sums_seldom(const Statement& statement) {
   bool reads = false, fits = true, guards = false;  // of numbers: what is infinite or NaN is rare, whatever the operands are
   sum->condition.visit([&](const ScalarExpr& node) {
     if (node.op() == ScalarOp::index) fits = false;
-    guards = guards || (node.op() == ScalarOp::le && node.args()[1].is_constant(std::numeric_limits<float>::max()));
+    guards = guards || tests_finite(node);
     if (node.op() != ScalarOp::read) return;
     reads = true;
     fits = fits && of_result(node);

@@ -53,6 +53,13 @@ inline int differences(const Nest& before, const Nest& after, const Sizes& sizes
   return found;
 }
 
+/// Names of the statements, in order.
+inline std::vector<std::string> statement_names(const Nest& nest) {
+  std::vector<std::string> names;
+  for (const Statement& statement : nest.statements) names.push_back(statement.name);
+  return names;
+}
+
 /// The nest with one statement changed.
 inline Nest with_statement(const Nest& nest, const std::string& name, const std::function<void(Statement&)>& change) {
   Nest result = nest;

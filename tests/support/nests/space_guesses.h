@@ -23,14 +23,17 @@ struct SpaceGuesses {
   NamedValues values(std::size_t k) const { return named_values(*space, points.at(k)); }
   bool has_rule(std::size_t k, const std::string& rule) const { return value_or(values(k), "rule." + rule, 0) == 1; }
 
-  TileProgram program(std::size_t k) {
-    const Candidate candidate = space->candidate(points.at(k));
+  TileProgram program(std::size_t k) { return program(points.at(k)); }
+  TileProgram program(const Point& point) {
+    const Candidate candidate = space->candidate(point);
     EXPECT_EQ(candidate.infeasible, "");
     const Schedule schedule = schedules.replay(candidate.steps);
     TileProgram program = build_tile_program(schedule);
     EXPECT_EQ(prove_program(program, schedule).verdict, ProofVerdict::proved);
     return program;
   }
+  /// What the definition means, for the emulator.
+  TileProgram meaning() { return build_tile_program(schedules.base({})); }
 
   BaseSchedules schedules;
   std::unique_ptr<Space> space;

@@ -8,6 +8,7 @@
 #include "codegen/gpu/kernel_plans.h"
 #include "codegen/proof/program_proof.h"
 #include "support/nests/operand_nests.h"
+#include "support/nests/space_guesses.h"
 #include "support/simt/simt_image.h"
 
 #include <gtest/gtest.h>
@@ -19,49 +20,38 @@ namespace {
 
 using namespace samples;
 
-struct Guesses {
-  Guesses(const Nest& nest, const Sizes& large)
-      : schedules(nest_for_tuning(nest, complete_sizes(nest, large))),
-        space(make_nest_space(schedules, complete_sizes(nest, large), gpu_space_limits(90, NvptxTarget{}.shared_limit, 132))) {}
+struct Guesses : testing::SpaceGuesses {
+  using SpaceGuesses::SpaceGuesses;
 
-  /// The candidate of a point, proved, and emulated at ragged sizes beside the definition.
+  /// The point's kernel, emulated at ragged sizes beside the definition.
   std::string wrong(const Point& point, const Sizes& ragged, bool& seldom) {
-    const Candidate candidate = space->candidate(point);
-    if (!candidate.infeasible.empty()) return candidate.infeasible;
-    const Schedule schedule = schedules.replay(candidate.steps);
-    const TileProgram program = build_tile_program(schedule);
-    if (prove_program(program, schedule).verdict != ProofVerdict::proved) return "unproved";
-    const CompiledNvptx compiled = compile_nvptx(program, {});
+    const CompiledNvptx compiled = compile_nvptx(program(point), {});
     const auto& last = compiled.plans->kernels.back();
     seldom = last.tensor && std::any_of(last.tensor->ops.begin(), last.tensor->ops.end(),
                                         [](const nvptx::TensorOp& op) { return op.kind == nvptx::TensorOp::Kind::seldom; });
-    return testing::run_emulated(compiled, build_tile_program(schedules.base({})), ragged, {.tolerance = 4e-3}, {1});
+    return testing::run_emulated(compiled, meaning(), ragged, {.tolerance = 4e-3}, {1});
   }
-
-  BaseSchedules schedules;
-  std::unique_ptr<Space> space;
 };
 
 TEST(ExpandedSquaresSpace, FirstGuessesHaveProducts) {
   Guesses guesses(squared_distances(), {{"M", 4096}, {"N", 4096}, {"K", 256}});
-  const std::vector<Point> points = guesses.space->defaults();
   for (const std::size_t k : {0U, 1U}) {
-    EXPECT_EQ(value_or(named_values(*guesses.space, points.at(k)), "rule.expand_squares", 0), 1);
+    EXPECT_TRUE(guesses.has_rule(k, "expand_squares"));
     bool seldom = false;
-    EXPECT_EQ(guesses.wrong(points.at(k), {{"M", 70}, {"N", 72}, {"K", 40}}, seldom), "");
+    EXPECT_EQ(guesses.wrong(guesses.points.at(k), {{"M", 70}, {"N", 72}, {"K", 40}}, seldom), "");
     EXPECT_TRUE(seldom);
   }
 }
 
 TEST(ExpandedSquaresSpace, FewTermsAreAddedUpDirectly) {
   Guesses guesses(squared_distances(), {{"M", 4096}, {"N", 4096}, {"K", 8}});
-  EXPECT_EQ(value_or(named_values(*guesses.space, guesses.space->defaults().front()), "rule.expand_squares", 0), 0);
+  EXPECT_FALSE(guesses.has_rule(0, "expand_squares"));
 }
 
 TEST(ExpandedSquaresSpace, AttentionOverDistancesIsRightInEachForm) {
   Guesses guesses(distance_attention("q"), {{"H", 8}, {"N", 2048}});  // each row is near itself
-  const NamedValues first = named_values(*guesses.space, guesses.space->defaults().front());
-  ASSERT_EQ(value_or(first, "rule.expand_squares", 0), 1);
+  const NamedValues first = guesses.values(0);
+  ASSERT_TRUE(guesses.has_rule(0, "expand_squares"));
   const std::vector<NamedValues> changes{{},
                                          {{"intra_warpgroup_overlap", 0}, {"ping_pong", 0}},
                                          {{"warpgroups", 2}, {"ping_pong", 0}, {"early_release", 0}, {"unroll", 2}},

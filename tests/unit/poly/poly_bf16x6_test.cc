@@ -4,6 +4,7 @@
 #include "poly/isl/isl_tools.h"
 #include "support/nests/nest_interpreter.h"
 #include "support/nests/operand_nests.h"
+#include "support/nests/rewritten_values.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -25,9 +26,7 @@ std::size_t matches(const Nest& nest) { return rule("bf16x6").find(nest).size();
 TEST(Bf16x6, AProductIsSixOfPartsInChunksOfTerms) {
   const Nest nest = in_parts(f32_product());
   validate(nest);
-  std::vector<std::string> names;
-  for (const Statement& statement : nest.statements) names.push_back(statement.name);
-  EXPECT_THAT(names,
+  EXPECT_THAT(statement_names(nest),
               ElementsAre("x_high", "x_middle", "x_low", "y_high", "y_middle", "y_low", "sums_chunks_init", "sums_chunks_sum",
                           "sums_chunks_sum_2", "sums_chunks_sum_3", "sums_chunks_sum_4", "sums_chunks_sum_5", "sums_chunks_sum_6",
                           "sums_product_init", "sums_product_sum", "init", "sum", "sums_kept_copied", "out"));
@@ -37,11 +36,9 @@ TEST(Bf16x6, AProductIsSixOfPartsInChunksOfTerms) {
   EXPECT_EQ(nest.statement("sums_chunks_sum").reads[0].tensor, "x_middle") << "small terms first";
   EXPECT_EQ(nest.statement("sums_chunks_sum_6").reads[1].tensor, "y_high");
   EXPECT_EQ(matches(nest), 0U) << "once";
-  Nest gram = f32_product();
-  Statement sum = gram.statement("sum");
-  sum.reads[1] = {"x", parse_map("[M, N, K] -> { sum[i, j, k] -> x[j, k] }", "test")};
-  replace_statement(gram, sum);
-  const Nest of_one = in_parts(gram);
+  const Nest of_one = in_parts(with_statement(f32_product(), "sum", [](Statement& sum) {
+    sum.reads[1] = {"x", parse_map("[M, N, K] -> { sum[i, j, k] -> x[j, k] }", "test")};
+  }));
   EXPECT_EQ(of_one.find_statement("y_high"), nullptr) << "parts of one tensor serve both operands";
   EXPECT_EQ(of_one.statement("sums_chunks_sum_2").reads[1].tensor, "x_low");
 }
@@ -53,11 +50,7 @@ TEST(Bf16x6, OtherSumsStayAsTheyAre) {
   EXPECT_EQ(matches(f32_product({}, " and k <= i")), 1U) << "rows of other lengths";
   EXPECT_EQ(matches(f32_product({}, " and k + 1 <= i")), 0U) << "a row without terms";
   const auto with = [&](const std::string& name, const std::function<void(Statement&)>& change) {
-    Nest nest = f32_product();
-    Statement statement = nest.statement(name);
-    change(statement);
-    replace_statement(nest, statement);
-    return matches(nest);
+    return matches(with_statement(f32_product(), name, change));
   };
   EXPECT_EQ(with("init", [](Statement& init) { init.value = number(1); }), 0U) << "it starts from 1";
   EXPECT_EQ(with("sum", [](Statement& sum) { sum.reduction = ReductionOp::max; }), 0U) << "no sum";

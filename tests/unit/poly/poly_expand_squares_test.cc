@@ -4,6 +4,7 @@
 #include "poly/isl/isl_tools.h"
 #include "support/nests/nest_interpreter.h"
 #include "support/nests/operand_nests.h"
+#include "support/nests/rewritten_values.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -26,10 +27,9 @@ std::size_t matches(const Nest& nest) { return rule("expand_squares").find(nest)
 TEST(ExpandSquares, ASumOfProductsIsChosenWhereItIsAsGood) {
   const Nest nest = expanded(squared_distances());
   validate(nest);
-  std::vector<std::string> names;
-  for (const Statement& statement : nest.statements) names.push_back(statement.name);
-  EXPECT_THAT(names, ElementsAre("sums_left_init", "sums_left_sum", "sums_right_init", "sums_right_sum", "sums_product_init",
-                                 "sums_product_sum", "sums_choice_made", "init", "sum", "sums_kept_copied", "out"));
+  EXPECT_THAT(statement_names(nest),
+              ElementsAre("sums_left_init", "sums_left_sum", "sums_right_init", "sums_right_sum", "sums_product_init",
+                          "sums_product_sum", "sums_choice_made", "init", "sum", "sums_kept_copied", "out"));
   EXPECT_THAT(nest.statement("sums_left_sum").dims, ElementsAre("i", "k"));
   EXPECT_THAT(nest.statement("sums_right_sum").dims, ElementsAre("j", "k"));
   EXPECT_THAT(nest.statement("sums_product_sum").dims, ElementsAre("i", "j", "k"));
@@ -57,11 +57,7 @@ TEST(ExpandSquares, OtherSumsStayAsTheyAre) {
   replace_statement(mixed, sum_of_both);
   EXPECT_EQ(matches(mixed), 0U) << "types that no product mixes";
   const auto with = [&](const std::string& name, const std::function<void(Statement&)>& change) {
-    Nest nest = squared_distances();
-    Statement statement = nest.statement(name);
-    change(statement);
-    replace_statement(nest, statement);
-    return matches(nest);
+    return matches(with_statement(squared_distances(), name, change));
   };
   EXPECT_EQ(with("init", [](Statement& init) { init.value = number(1); }), 0U) << "it starts from 1";
   EXPECT_EQ(with("sum", [](Statement& sum) { sum.reduction = ReductionOp::max; }), 0U) << "no sum";

@@ -4,6 +4,7 @@
 #include "poly/isl/isl_tools.h"
 #include "support/nests/exponential_nests.h"
 #include "support/nests/nest_interpreter.h"
+#include "support/nests/rewritten_values.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -34,22 +35,17 @@ std::string value_text(const Nest& nest, const std::string& name) {
 
 /// Matches where one statement is another one.
 std::size_t with(const std::string& name, const std::function<void(Statement&)>& change) {
-  Nest nest = exponential_sums();
-  Statement statement = nest.statement(name);
-  change(statement);
-  replace_statement(nest, statement);
-  return matches(nest);
+  return matches(with_statement(exponential_sums(), name, change));
 }
 
 TEST(FactorExponential, TermsAreProductsOfHalves) {
   const Nest nest = factored(exponential_sums());
   validate(nest);
-  std::vector<std::string> names;
-  for (const Statement& statement : nest.statements) names.push_back(statement.name);
-  EXPECT_THAT(names, ElementsAre("total_left_1", "total_left_2", "total_left_3", "total_right_1", "total_right_2",
-                                 "total_right_3", "total_product_init", "total_product_sum", "total_valued", "total_kept_init",
-                                 "total_kept_sum", "total", "mean_left_1", "mean_left_2", "mean_left_3", "mean_product_init",
-                                 "mean_product_sum", "mean_valued", "mean_kept_init", "mean_kept_sum", "mean", "out"))
+  EXPECT_THAT(statement_names(nest),
+              ElementsAre("total_left_1", "total_left_2", "total_left_3", "total_right_1", "total_right_2", "total_right_3",
+                          "total_product_init", "total_product_sum", "total_valued", "total_kept_init", "total_kept_sum", "total",
+                          "mean_left_1", "mean_left_2", "mean_left_3", "mean_product_init", "mean_product_sum", "mean_valued",
+                          "mean_kept_init", "mean_kept_sum", "mean", "out"))
       << "both sums have one side in common";
   EXPECT_EQ(value_text(nest, "total_right_1"), "bf16(select((w <= 20), exp(w), inf))");
   EXPECT_EQ(value_text(nest, "mean_left_1"),

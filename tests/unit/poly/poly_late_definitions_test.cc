@@ -1,6 +1,7 @@
 // Rule late_definitions: what is computed from a finished sum waits until it is first needed.
 #include "poly/algebra/all_rules.h"
 #include "support/nests/algebra_nests.h"
+#include "support/nests/rewritten_values.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -15,9 +16,7 @@ using samples::operator*;
 using ::testing::ElementsAre;
 
 std::vector<std::string> order_after(const Nest& nest) {
-  std::vector<std::string> names;
-  for (const Statement& statement : rule("late_definitions").apply(nest, {}).nest.statements) names.push_back(statement.name);
-  return names;
+  return samples::statement_names(rule("late_definitions").apply(nest, {}).nest);
 }
 
 bool matches(const Nest& nest) { return !rule("late_definitions").find(nest).empty(); }

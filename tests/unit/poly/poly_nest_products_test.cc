@@ -37,10 +37,8 @@ Nest nested(const Nest& nest, const Target& target) {
 
 TEST(NestProducts, AProductOfMatricesHasASumOfItsOwn) {
   const Nest nest = nested(quadratic_form(), {"sum", "i"});
-  std::vector<std::string> names;
-  for (const Statement& statement : nest.statements) names.push_back(statement.name);
-  EXPECT_THAT(names, ElementsAre("init", "sums_inner_init", "sums_inner_sum", "sums_valued", "sums_kept_init", "sums_kept_sum",
-                                 "sum", "out"));
+  EXPECT_THAT(statement_names(nest), ElementsAre("init", "sums_inner_init", "sums_inner_sum", "sums_valued", "sums_kept_init",
+                                                 "sums_kept_sum", "sum", "out"));
   const auto dims = [&](const std::string& name) { return nest.statement(name).dims; };
   EXPECT_THAT(dims("sums_inner_init"), ElementsAre("u", "j"));
   EXPECT_THAT(dims("sums_inner_sum"), ElementsAre("u", "i", "j"));

@@ -47,10 +47,8 @@ Nest tensor_product(const std::string& channels = "64") {
 
 TEST(NestSums, InnerSumsServeAllResultsThatShareThem) {
   const Nest nest = nested(chained_matrices(), {"sum", "i"});
-  std::vector<std::string> names;
-  for (const Statement& statement : nest.statements) names.push_back(statement.name);
-  EXPECT_THAT(names, ElementsAre("init", "out_inner_init", "out_inner_update", "out_least_init", "out_least_update",
-                                 "out_most_init", "out_most_update", "out_sign", "sum"));
+  EXPECT_THAT(statement_names(nest), ElementsAre("init", "out_inner_init", "out_inner_update", "out_least_init",
+                                                 "out_least_update", "out_most_init", "out_most_update", "out_sign", "sum"));
   const auto dims = [&](const std::string& name) { return nest.statement(name).dims; };
   EXPECT_THAT(dims("out_inner_init"), ElementsAre("u", "j"));
   EXPECT_THAT(dims("out_inner_update"), ElementsAre("u", "i", "j"));

@@ -4,6 +4,7 @@
 #include "poly/isl/isl_tools.h"
 #include "support/error.h"
 #include "support/nests/operand_nests.h"
+#include "support/nests/rewritten_values.h"
 #include "support/nests/scored_rows.h"
 
 #include <gmock/gmock.h>
@@ -550,14 +551,12 @@ TEST(ProductAgain, WhatStatisticsReadIsComputedTwice) {
   for (const bool named : {false, true}) {
     const Nest nest = rule("product_again").apply(returned_weights(named), {"out"}).nest;
     validate(nest);
-    std::vector<std::string> names;
-    for (const Statement& statement : nest.statements) names.push_back(statement.name);
     std::vector<std::string> wanted{"dot_init", "dot", "score", "top_init", "top"};
     if (named) wanted.emplace_back("power");
     for (const char* name : {"total_init", "total", "dot_init_again", "dot_again", "score_again"}) wanted.emplace_back(name);
     if (named) wanted.emplace_back("power_again");
     wanted.emplace_back("out");
-    EXPECT_EQ(names, wanted);
+    EXPECT_EQ(statement_names(nest), wanted);
     EXPECT_THAT(reads_of(nest, "dot_again"), ElementsAre("a", "b"));
     EXPECT_THAT(reads_of(nest, "score_again"), ElementsAre("dot_again"));
     EXPECT_EQ(reads_of(nest, "out").front(), named ? "power_again" : "score_again");
@@ -601,14 +600,12 @@ TEST(ProductAcross, ReductionsDownColumnsHaveAProductOfTheirOwn) {
   for (const bool named : {false, true}) {
     const Nest nest = rule("product_across").apply(crossed_rows(named), {"dot"}).nest;
     validate(nest);
-    std::vector<std::string> names;
-    for (const Statement& statement : nest.statements) names.push_back(statement.name);
     std::vector<std::string> wanted{"dot_init",   "dot",     "s",    "top_init",  "top",
                                     "total_init", "total",   "out",  "down_init", "dot_init_again",
                                     "dot_again",  "s_again", "down", "sums_init"};
     if (named) wanted.emplace_back("power");
     for (const char* name : {"sums", "across"}) wanted.emplace_back(name);
-    EXPECT_EQ(names, wanted);
+    EXPECT_EQ(statement_names(nest), wanted);
     EXPECT_THAT(reads_of(nest, "s_again"), ElementsAre("dot_again"));
     EXPECT_THAT(reads_of(nest, "down"), ElementsAre("s_again"));
     EXPECT_EQ(reads_of(nest, named ? "power" : "sums").front(), "s_again");

@@ -139,6 +139,12 @@ double points_on_lanes(RuleVariants& variants, const RuleVariant& variant, Fusio
   return points;
 }
 
+/// Points of products of matrices that stay on lanes after the rules.
+double products_on_lanes(RuleVariants& variants, const std::set<std::string>& rules, const GpuLimits& limits) {
+  const RuleVariant& variant = variants.at({rules});
+  return points_on_lanes(variants, variant, fusion_for_tensor_cores(variants, variant, limits), limits);
+}
+
 /// Terms of sums in groups that no tensor cores take.
 double terms_on_lanes(RuleVariants& variants, const std::set<std::string>& rules, const GpuLimits& limits) {
   const RuleVariant& variant = variants.at({rules});
@@ -307,10 +313,7 @@ std::set<std::string> rules_for_tensor_cores(RuleVariants& variants, const std::
     if (fuses(without(usual, rule))) return without(usual, rule);
   }
   // Of products in kernels apart, as many as can be.
-  const auto on_lanes = [&](const std::set<std::string>& rules) {
-    const RuleVariant& variant = variants.at({rules});
-    return points_on_lanes(variants, variant, fusion_for_tensor_cores(variants, variant, limits), limits);
-  };
+  const auto on_lanes = [&](const std::set<std::string>& rules) { return products_on_lanes(variants, rules, limits); };
   if (finds_place(usual)) return more != usual && finds_place(more) && on_lanes(more) < on_lanes(usual) / 2 ? more : usual;
   for (const std::string& rule : in_the_way) {
     if (finds_place(without(usual, rule))) return without(usual, rule);
@@ -372,15 +375,11 @@ std::vector<std::set<std::string>> rules_for_products(RuleVariants& variants, co
   // At last sums that are mixed in another kernel.
   std::set<std::string> joint = choices.front();
   if (joint.erase(kSeparatingRule) > 0) choices.push_back(std::move(joint));
-  // What composites keep in one kernel, as the softmax of attention, would go through memory for the sake of parts.
-  if (!for_products.contains(kPartsRule) || std::any_of(usual.begin(), usual.end(), makes_composites)) return choices;
-  const auto on_lanes = [&](const std::set<std::string>& rules) {
-    const RuleVariant& variant = variants.at({rules});
-    return points_on_lanes(variants, variant, fusion_for_tensor_cores(variants, variant, limits), limits);
-  };
+  if (!for_products.contains(kPartsRule)) return choices;
   std::set<std::string> parts = usual;
   parts.insert(kPartsRule);
-  if (on_lanes(choices.front()) - on_lanes(parts) >= kManyPoints) choices.insert(choices.begin(), parts);
+  const double saved = products_on_lanes(variants, choices.front(), limits) - products_on_lanes(variants, parts, limits);
+  if (saved >= kManyPoints) choices.insert(choices.begin(), parts);
   return choices;
 }
 

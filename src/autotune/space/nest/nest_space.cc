@@ -55,8 +55,6 @@ class NestSpace : public Space {
       if ((is_for_products(rule) || rule == kAgainRule || rule == kAcrossRule) && !tensor_cores) continue;
       if (rule == kRecomputingRule && !(limits.gpu && (sums_over_planes(schedules.nest()) || recomputes_sums(schedules))))
         continue;
-      // What composites keep in one kernel would go through memory for the sake of parts.
-      if (rule == kPartsRule && std::any_of(usual_rules_.begin(), usual_rules_.end(), makes_composites)) continue;
       rules_.push_back(rule);
       if (enabled_by_default(rule)) usual_rules_.insert(rule);
       if (is_for_products(rule)) for_products.insert(rule);

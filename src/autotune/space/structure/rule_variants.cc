@@ -14,6 +14,7 @@
 #include <algorithm>
 #include <optional>
 #include <set>
+#include <tuple>
 #include <utility>
 
 namespace nestor {
@@ -154,19 +155,14 @@ const FusionGroup& RuleVariants::heaviest(const RuleVariant& variant, Fusion fus
                               [&](const std::string& name) { return prefix_dim(nest(variant).statement(name)) >= 0; });
     return runs ? loop_group.points / std::max(terms_of_sum(loop_group), 1.0) : loop_group.points;
   };
-  const auto heaviest_of = [&](const FusionGroup& group) {
+  std::vector<std::tuple<bool, double, double>> weights;  // what prepares nothing before the rest
+  for (const FusionGroup& group : found) {
     double most = 0;
     for (const int u : group.loop_groups)
       most = std::max(most, weight_of(variant.structure.loop_groups[static_cast<std::size_t>(u)]));
-    return most;
-  };
-  return *std::max_element(found.begin(), found.end(), [&](const FusionGroup& a, const FusionGroup& b) {
-    if (a.prepares != b.prepares) return a.prepares;
-    const auto weight = [&](const FusionGroup& group) {
-      return std::pair(heaviest_of(group), points_of(variant.structure, group));
-    };
-    return weight(a) < weight(b);
-  });
+    weights.emplace_back(!group.prepares, most, points_of(variant.structure, group));
+  }
+  return found[static_cast<std::size_t>(std::max_element(weights.begin(), weights.end()) - weights.begin())];
 }
 
 const std::vector<int>& RuleVariants::reduction_groups(const RuleVariant& variant, const FusionGroup& group, int reduction_axis) {

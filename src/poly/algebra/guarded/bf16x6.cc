@@ -4,9 +4,11 @@
 //            not (a product of matrices).
 // Rewrite    a_0 = bf16(a), a_1 = bf16(a - a_0), a_2 = bf16(a - a_0 - a_1), and b alike; a_1 and a_2 are 0 where a is infinite or NaN. Terms
 //            come in chunks o of 64: s_eo = sum over k in o of a_1 b_1 + a_0 b_2 + a_2 b_0 + a_0 b_1 + a_1 b_0 + a_0 b_0, in this order, and
-//            P_e = sum over o of s_eo, without chunks where there is one. t_e starts from P_e where |P_e| is finite, else from 0, and adds up a b where it is not; r_e is t_e.
+//            P_e = sum over o of s_eo; of one chunk at most, P_e is those six sums. t_e starts from P_e where |P_e| is finite, else from 0, and
+//            adds up a b where it is not; r_e is t_e.
 // Conditions the sum starts from 0 into a temporary of f32; start and sum are alone in their loops, and nobody reads it before it is complete;
-//            every element has terms; elements of a and b are multiplied 256 times each, as far as sizes are known; no value of k is negative; nothing writes a's and b's tensors from the start of the sum on.
+//            every element has terms; elements of a and b are multiplied 256 times each, as far as sizes are known; no value of k is negative;
+//            nothing writes a's and b's tensors from the start of the sum on.
 // Proof      f32 has 24 bits, bf16 has 8, so that finite a are a_0 + a_1 + a_2 exactly, but for parts below 2^-133. Where an a or b is infinite
 //            or NaN, or rounds to an infinite a_0, so is a_0 b_0 or it is NaN, and with it P_e, whatever the other terms are: then the direct
 //            sum is taken.
@@ -216,7 +218,8 @@ class SixProducts {
         const int ordinal = add_read(product, {part, access.set_range_tuple(part)});
         return ScalarExpr::cast(ElementType::f32, ScalarExpr::read(ordinal, ElementType::bf16));
       };
-      product.value = make(ScalarOp::mul, factor(a[p], in_a), factor(b[q], in_b));
+      const ScalarExpr left = factor(a[p], in_a), right = factor(b[q], in_b);
+      product.value = make(ScalarOp::mul, left, right);
       product.reduction = ReductionOp::add;
       edit_.insert(product);
     }
@@ -297,11 +300,8 @@ std::vector<RuleMatch> find(const Nest& nest) {
 }
 
 RuleResult apply(const Nest& nest, const std::vector<std::string>& target) {
-  const std::string name = statement_argument(nest, kName, target, 1);
-  std::string why;
-  const auto operands = operands_of(nest, nest.statement(name), why);
-  if (!operands) refuse_rule(kName, name, why);
-  return {SixProducts(nest, nest.statement(name), *operands).apply(), {}, false};
+  const Operands operands = required_match(nest, kName, target, operands_of);
+  return {SixProducts(nest, nest.statement(target[0]), operands).apply(), {}, false};
 }
 
 }  // namespace

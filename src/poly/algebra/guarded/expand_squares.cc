@@ -179,11 +179,8 @@ std::vector<RuleMatch> find(const Nest& nest) {
 }
 
 RuleResult apply(const Nest& nest, const std::vector<std::string>& target) {
-  const std::string name = statement_argument(nest, kName, target, 1);
-  std::string why;
-  const auto operands = operands_of(nest, nest.statement(name), why);
-  if (!operands) refuse_rule(kName, name, why);
-  return {Expansion(nest, nest.statement(name), *operands).expand(), {}, false};
+  const auto operands = required_match(nest, kName, target, operands_of);
+  return {Expansion(nest, nest.statement(target[0]), operands).expand(), {}, false};
 }
 
 }  // namespace

@@ -28,7 +28,6 @@ class SumEdit {
 
   Nest& nest() { return result_; }
   const Statement& sum() const { return sum_; }
-  const Statement& start() const { return start_; }
   /// Dims of the sum that index its result.
   std::set<int> elements() const;
   /// Extents of these.

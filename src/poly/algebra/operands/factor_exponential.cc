@@ -276,11 +276,8 @@ std::vector<RuleMatch> find(const Nest& nest) {
 }
 
 RuleResult apply(const Nest& nest, const std::vector<std::string>& target) {
-  const std::string name = statement_argument(nest, kName, target, 1);
-  std::string why;
-  const auto found = exponential_of(nest, nest.statement(name), why);
-  if (!found) refuse_rule(kName, name, why);
-  return {Factorization(nest).factor(name, *found), {}, false};
+  const auto found = required_match(nest, kName, target, exponential_of);
+  return {Factorization(nest).factor(target[0], found), {}, false};
 }
 
 }  // namespace

@@ -87,27 +87,24 @@ std::vector<RuleMatch> find(const Nest& nest) {
 }
 
 RuleResult apply(const Nest& nest, const std::vector<std::string>& target) {
-  const std::string name = statement_argument(nest, kName, target, 1);
-  const Statement& sum = nest.statement(name);
-  std::string why;
-  const std::optional<Split> split = split_of(nest, sum, why);
-  if (!split) refuse_rule(kName, name, why);
+  const Split split = required_match(nest, kName, target, split_of);
+  const Statement& sum = nest.statement(target[0]);
   const std::string tensor = fresh_name(nest, sum.write.tensor + "_factor");
   Nest result = nest;
-  const DimsView view(sum, split->dims);
+  const DimsView view(sum, split.dims);
   result.tensors.push_back(view.tensor(nest, tensor));
   Statement factor = view.over(tensor);
   factor.write = {tensor, isl::manage(isl_set_identity(factor.domain.copy()))};
   // The factor is the same at all points that have one image: the first of them will do.
-  factor.value = import_value(factor, sum, view.to_statement(factor), sum.value.args()[split->factor]);
+  factor.value = import_value(factor, sum, view.to_statement(factor), sum.value.args()[split.factor]);
   insert_statement(result, begin_with_initialisers(result, sum), factor);
 
   Statement& rest =
-      *std::find_if(result.statements.begin(), result.statements.end(), [&](const Statement& s) { return s.name == name; });
+      *std::find_if(result.statements.begin(), result.statements.end(), [&](const Statement& s) { return s.name == sum.name; });
   // Without the bounds of dims that the factor does not follow.
   const ScalarExpr stored = ScalarExpr::read(add_read(rest, {tensor, view.element(tensor)}), ElementType::f32);
-  const ScalarExpr element = sum.value.args()[1 - split->factor];
-  rest.value = split->factor == 0 ? build::mul(stored, element) : build::mul(element, stored);
+  const ScalarExpr element = sum.value.args()[1 - split.factor];
+  rest.value = split.factor == 0 ? build::mul(stored, element) : build::mul(element, stored);
   compact(rest);
   return {std::move(result), {}, false};
 }

@@ -198,19 +198,16 @@ class Repeater {
 };
 
 RuleResult apply(const Nest& nest, const std::vector<std::string>& target) {
-  const std::string name = statement_argument(nest, kName, target, 1);
-  const Statement& shared = nest.statement(name);
-  std::string why;
-  const std::optional<Repetition> repetition = repetition_of(nest, shared, why);
-  if (!repetition) refuse_rule(kName, name, why);
-  const Repeater repeater(nest, shared, *repetition);
+  const Repetition repetition = required_match(nest, kName, target, repetition_of);
+  const Statement& shared = nest.statement(target[0]);
+  const Repeater repeater(nest, shared, repetition);
   Nest result = nest;
   for (Tensor& tensor : result.tensors) {
-    if (repetition->tensors.contains(tensor.name)) tensor = repeater.repeated(tensor);
+    if (repetition.tensors.contains(tensor.name)) tensor = repeater.repeated(tensor);
   }
   for (Statement& statement : result.statements) {
-    if (repetition->tensors.contains(statement.write.tensor)) statement = repeater.repeated(statement);
-    if (statement.name == name) statement.reads[repetition->read] = repeater.read_by(shared, shared.reads[repetition->read]);
+    if (repetition.tensors.contains(statement.write.tensor)) statement = repeater.repeated(statement);
+    if (statement.name == shared.name) statement.reads[repetition.read] = repeater.read_by(shared, shared.reads[repetition.read]);
   }
   return {std::move(result), {}, false};
 }

@@ -72,31 +72,29 @@ Access of_tensor(const Access& access, const std::string& tensor) {
 }
 
 RuleResult apply(const Nest& nest, const std::vector<std::string>& target) {
-  const std::string name = statement_argument(nest, kName, target, 1);
-  std::string why;
-  const auto operand = operand_of(nest, nest.statement(name), why);
-  if (!operand) refuse_rule(kName, name, why);
-  const std::string wide = operand->definition->write.tensor, narrow = fresh_name(nest, wide + "_rounded");
+  const Operand operand = required_match(nest, kName, target, operand_of);
+  const std::string& name = target[0];
+  const std::string wide = operand.definition->write.tensor, narrow = fresh_name(nest, wide + "_rounded");
   Nest result = nest;
   Tensor rounded = nest.tensor(wide);
   rounded.name = narrow;
-  rounded.type = operand->type;
+  rounded.type = operand.type;
   result.tensors.push_back(rounded);
 
   isl::map to_definition;
-  Statement store = element_statement(nest, *operand->definition, narrow, to_definition);
+  Statement store = element_statement(nest, *operand.definition, narrow, to_definition);
   const int ordinal = add_read(store, store.write);
   store.write = of_tensor(store.write, narrow);
-  store.value = ScalarExpr::cast(operand->type, ScalarExpr::read(ordinal, ElementType::f32));
-  insert_statement(result, group_end(result, operand->definition->name), store);
+  store.value = ScalarExpr::cast(operand.type, ScalarExpr::read(ordinal, ElementType::f32));
+  insert_statement(result, group_end(result, operand.definition->name), store);
 
   Statement& sum =
       *std::find_if(result.statements.begin(), result.statements.end(), [&](const Statement& s) { return s.name == name; });
-  const auto read = static_cast<std::size_t>(operand->read);
+  const auto read = static_cast<std::size_t>(operand.read);
   const int other = add_read(sum, of_tensor(sum.reads[read], narrow));
   sum.value = sum.value.rewrite([&](const ScalarExpr& node) {
-    if (node.op() != ScalarOp::read || node.ordinal() != operand->read) return node;
-    return ScalarExpr::cast(ElementType::f32, ScalarExpr::read(other, operand->type));
+    if (node.op() != ScalarOp::read || node.ordinal() != operand.read) return node;
+    return ScalarExpr::cast(ElementType::f32, ScalarExpr::read(other, operand.type));
   });
   compact(sum);
   return {std::move(result), {}, false};

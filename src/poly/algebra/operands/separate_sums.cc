@@ -127,30 +127,27 @@ std::vector<RuleMatch> find(const Nest& nest) {
 }
 
 RuleResult apply(const Nest& nest, const std::vector<std::string>& target) {
-  const std::string name = statement_argument(nest, kName, target, 1);
-  std::string why;
-  std::optional<Separation> found = separation(nest, nest.statement(name), why);
-  if (!found) refuse_rule(kName, name, why);
-  Nest result = std::move(found->nest);
-  const Statement sum = result.statement(found->sum), start = result.statement(found->start);
+  Separation found = required_match(nest, kName, target, separation);
+  Nest result = std::move(found.nest);
+  const Statement sum = result.statement(found.sum), start = result.statement(found.start);
   const Tensor whole = result.tensor(sum.write.tensor);
-  Statement value = result.statement(found->value);
+  Statement value = result.statement(found.value);
   std::map<std::int64_t, std::string> tensors;
-  for (const auto& [read, number] : found->reads) {
+  for (const auto& [read, number] : found.reads) {
     Access& access = value.reads[read];
     std::string& own = tensors[number];
     if (own.empty()) {
       Tensor part = whole;
       part.name = own = fresh_name(result, whole.name + "_" + std::to_string(number));
-      part.shape.erase(part.shape.begin() + static_cast<std::ptrdiff_t>(found->index));
+      part.shape.erase(part.shape.begin() + static_cast<std::ptrdiff_t>(found.index));
       result.tensors.push_back(part);
       for (const Statement* each : {&start, &sum}) {
         const std::string fresh = fresh_name(result, each->name + "_" + std::to_string(number));
         insert_statement(result, position_of(result, start.name),
-                         with_fixed_dim(result, *each, dim_of_index(*each, found->index), number, found->index, own, fresh));
+                         with_fixed_dim(result, *each, dim_of_index(*each, found.index), number, found.index, own, fresh));
       }
     }
-    isl_map* relation = isl_map_project_out(access.relation.copy(), isl_dim_out, static_cast<unsigned>(found->index), 1);
+    isl_map* relation = isl_map_project_out(access.relation.copy(), isl_dim_out, static_cast<unsigned>(found.index), 1);
     access = {own, isl::manage(isl_map_set_tuple_name(relation, isl_dim_out, own.c_str()))};
   }
   replace_statement(result, value);

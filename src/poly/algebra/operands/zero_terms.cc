@@ -131,33 +131,30 @@ Statement writer_of(const Nest& nest, const std::string& name, const std::string
 }
 
 RuleResult apply(const Nest& nest, const std::vector<std::string>& target) {
-  const std::string name = statement_argument(nest, kName, target, 1);
-  Statement sum = nest.statement(name);
-  std::string why;
-  const std::optional<Filling> filling = filling_of(nest, sum, why);
-  if (!filling) refuse_rule(kName, name, why);
+  const Filling filling = required_match(nest, kName, target, filling_of);
+  Statement sum = nest.statement(target[0]);
   Nest result = nest;
-  const std::string source = sum.reads[filling->filled].tensor, tensor = fresh_name(result, source + "_whole");
+  const std::string source = sum.reads[filling.filled].tensor, tensor = fresh_name(result, source + "_whole");
   Tensor whole = nest.tensor(source);
   whole.name = tensor;
   whole.role = TensorRole::temporary;
   whole.tolerance = {};
   result.tensors.push_back(whole);
 
-  Statement zeros = writer_of(nest, fresh_name(result, source + "_zeros"), tensor, filling->zeros);
+  Statement zeros = writer_of(nest, fresh_name(result, source + "_zeros"), tensor, filling.zeros);
   zeros.value = ScalarExpr::cast(whole.type, ScalarExpr::constant(0));
-  insert_statement(result, begin_with_initialisers(result, result.statement(name)), zeros);
-  Statement copy = writer_of(nest, tensor, tensor, filling->kept);
+  insert_statement(result, begin_with_initialisers(result, result.statement(sum.name)), zeros);
+  Statement copy = writer_of(nest, tensor, tensor, filling.kept);
   copy.reads = {{source, isl::manage(isl_map_set_tuple_name(isl_set_identity(copy.domain.copy()), isl_dim_out, source.c_str()))}};
   copy.value = ScalarExpr::read(0, whole.type);
-  insert_statement(result, begin_with_initialisers(result, result.statement(name)), copy);
+  insert_statement(result, begin_with_initialisers(result, result.statement(sum.name)), copy);
 
-  sum.group = result.statement(name).group;
-  sum.domain = isl::manage(isl_set_gist_params(filling->whole.copy(), full_context(nest).release()));
+  sum.group = result.statement(sum.name).group;
+  sum.domain = isl::manage(isl_set_gist_params(filling.whole.copy(), full_context(nest).release()));
   for (Access& read : sum.reads) read.relation = extended(read, sum.domain);
   sum.write.relation = extended(sum.write, sum.domain);
-  sum.reads[filling->filled] = {
-      tensor, isl::manage(isl_map_set_tuple_name(sum.reads[filling->filled].relation.copy(), isl_dim_out, tensor.c_str()))};
+  sum.reads[filling.filled] = {
+      tensor, isl::manage(isl_map_set_tuple_name(sum.reads[filling.filled].relation.copy(), isl_dim_out, tensor.c_str()))};
   replace_statement(result, sum);
   return {std::move(result), {}, false};
 }

@@ -59,4 +59,15 @@ std::vector<RuleMatch> matching_statements(const Nest& nest, const std::string& 
 /// Throws the UserError for a target that is no match.
 [[noreturn]] void refuse_rule(const std::string& rule, const std::string& target, const std::string& reason);
 
+/// What `find` (nest, statement, why: an optional) has for the rule's only argument, a statement. Throws UserError, with its `why` where it has
+/// nothing.
+template <class Find>
+auto required_match(const Nest& nest, const std::string& rule, const std::vector<std::string>& target, const Find& find) {
+  const std::string name = statement_argument(nest, rule, target, 1);
+  std::string why;
+  auto found = find(nest, nest.statement(name), why);
+  if (!found) refuse_rule(rule, name, why);
+  return *std::move(found);
+}
+
 }  // namespace nestor

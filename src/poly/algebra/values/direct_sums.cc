@@ -10,7 +10,17 @@
 
 namespace nestor {
 
-ScalarExpr is_finite(const ScalarExpr& value) { return at_most(value, std::numeric_limits<float>::max()); }
+namespace {
+
+constexpr double kLargest = std::numeric_limits<float>::max();
+
+}  // namespace
+
+ScalarExpr is_finite(const ScalarExpr& value) { return at_most(value, kLargest); }
+
+bool tests_finite(const ScalarExpr& node) {
+  return node.op() == ScalarOp::le && node.args()[0].op() == ScalarOp::abs && node.args()[1].is_constant(kLargest);
+}
 
 ScalarExpr at_most(const ScalarExpr& value, double most) {
   return ScalarExpr::make(ScalarOp::le, {build::unary(ScalarOp::abs, value), build::number(most)});

@@ -12,6 +12,8 @@ namespace nestor {
 ScalarExpr at_most(const ScalarExpr& value, double most);
 /// Is the value neither an infinity nor NaN?
 ScalarExpr is_finite(const ScalarExpr& value);
+/// Is the node such a test?
+bool tests_finite(const ScalarExpr& node);
 
 /// Adds a temporary with an element for each point of `results`, in front of the group of `sum`, a statement of the nest. It starts from the element of
 /// the f32 tensor `value` where that is finite, else from 0; then it adds up the sum's terms where that is not. Returns its name.
