@@ -58,6 +58,7 @@ class TileFinder {
     for (TensorOp& op : plan_.ops) {
       if (op.kind == TensorOp::Kind::product) operands(op);
     }
+    check_layouts();
     const auto in_halves = [](const TensorOp& op) { return op.halves > 1; };
     if (plan_.kernel->shape.operand_halves != 0 && std::none_of(plan_.ops.begin(), plan_.ops.end(), in_halves))
       user_error("Kernel '{}' has no product with a first operand computed in f32: leave out operand_halves.",
@@ -304,6 +305,31 @@ class TileFinder {
     visit(op.op.write, 8);
     for (int r = 0; r < static_cast<int>(op.op.reads.size()); ++r)
       visit(op.op.reads[static_cast<std::size_t>(r)], product && r == op.form.a ? 16 : 8);
+  }
+
+  /// All ops find the rows, packs and columns of a tile at the same indices, and all or none of its columns.
+  void check_layouts() const {
+    std::map<int, std::pair<std::string, std::string>> layouts;  // by tile: a letter for each index, and the first op
+    const auto letter = [&](const TensorOp& op, const IntExpr& index) {
+      const int d = dim_of(op.op, index);
+      if (d < 0) return '0';
+      if (d == op.row) return 'r';
+      if (d == op.pack) return 'p';
+      return d == op.column || d == op.form.k ? 'c' : '0';
+    };
+    const auto check = [&](const TensorOp& op, const TileAccess& access) {
+      if (!in_scratch(access)) return;
+      std::string layout;
+      for (const IntExpr& index : access.index) layout += letter(op, index);
+      const auto& [known, first] = layouts.try_emplace(access.buffer, layout, op.op.name).first->second;
+      if (layout != known)
+        refuse(op.op,
+               fmt::format("finds rows and columns of {} at other indices than {}", plan_.buffer(access.buffer).name, first));
+    };
+    for (const TensorOp& op : plan_.ops) {
+      check(op, op.op.write);
+      for (const TileAccess& read : op.op.reads) check(op, read);
+    }
   }
 
   /// Tiles over the same columns get the same width: an op on several of them finds each element in the same place of all.
