@@ -5,7 +5,7 @@ set -euo pipefail
 packages=(
   g++ cmake ninja-build ccache git
   python3 python3-numpy python3-pip python3-setuptools python3-wheel
-  llvm-19-dev llvm-19-tools lld-19 clang-format-19 clang-tidy-19
+  llvm-19-dev llvm-19-tools libpolly-19-dev lld-19 clang-format-19 clang-tidy-19
   libisl-dev libgmp-dev
   libsqlitecpp-dev libsqlite3-dev libzstd-dev zlib1g-dev libxxhash-dev libsodium-dev
   libcli11-dev nlohmann-json3-dev libfmt-dev libedit-dev

@@ -144,8 +144,12 @@ class Reference {
   bool known(const Element& element);
   /// Computes it, and so remembers what it needs. False where that takes more elementary evaluations, or goes wrong.
   bool compute_within(const Element& element, double most);
+  struct Needed {
+    std::vector<Element> elements;
+    bool complete = false;  ///< false: there may be others
+  };
   /// Unknown elements that its value reads, directly or by cheap points that are evaluated anew; no more than about `most`.
-  std::vector<Element> needed(const Element& element, std::size_t most);
+  Needed needed(const Element& element, std::size_t most);
 
   std::int64_t elements(const std::string& tensor) const { return stores_[store_index_.at(tensor)].elements; }
   const std::vector<std::int64_t>& shape(const std::string& tensor) const;

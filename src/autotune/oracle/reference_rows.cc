@@ -241,8 +241,9 @@ void Reference::add_needed(int statement, const std::int64_t* dims, std::vector<
   }
 }
 
-std::vector<Reference::Element> Reference::needed(const Element& element, std::size_t most) {
+Reference::Needed Reference::needed(const Element& element, std::size_t most) {
   std::vector<Element> found;
+  bool complete = true;
   std::size_t looked_at = 0;
   const double spent = spent_;
   limit_ = std::numeric_limits<double>::infinity();
@@ -264,11 +265,12 @@ std::vector<Reference::Element> Reference::needed(const Element& element, std::s
       auto frame = coordinates_of(element.linear, stores_[element.tensor].strides);
       walk(loops.code, frame.data(), sink);
     }
-  } catch (const EnoughFound&) {  // NOLINT(bugprone-empty-catch): those will do
+  } catch (const EnoughFound&) {
+    complete = false;
   }
   spent_ = spent;
   make_unique(found);
-  return found;
+  return {std::move(found), complete};
 }
 
 }  // namespace nestor

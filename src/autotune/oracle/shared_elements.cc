@@ -13,7 +13,6 @@ namespace {
 
 constexpr double kAlone = 1e6;  ///< elementary evaluations (a few nanoseconds each) that are not worth a fork
 constexpr double kMostEvaluations = 4e9;
-constexpr std::size_t kMostElements = std::size_t{1} << 18;
 constexpr std::size_t kRun = 8;  ///< neighbours that one process computes: they lie beside each other in memory
 constexpr int kMostDepth = 64;
 constexpr double kPatience = 2;  ///< processes that do not stop by themselves are ended after so many times as long
@@ -22,10 +21,12 @@ using Clock = std::chrono::steady_clock;
 
 }  // namespace
 
-SharedElements::SharedElements(Reference& reference, int processes, double most_seconds, const std::atomic<bool>* stop)
+SharedElements::SharedElements(Reference& reference, int processes, double most_seconds, const std::atomic<bool>* stop,
+                               std::size_t most_elements)
     : reference_(reference),
       processes_(processes),
       most_seconds_(most_seconds),
+      most_elements_(most_elements),
       stop_(stop),
       possible_(processes > 1 && reference.share_elements()) {}
 
@@ -35,8 +36,20 @@ bool SharedElements::prepare(const std::string& tensor, std::int64_t linear) {
 
 bool SharedElements::prepare(const Reference::Element& element, int depth, bool takes_long) {
   if (depth > kMostDepth || (!takes_long && reference_.compute_within(element, kAlone))) return false;
+  const auto start = Clock::now();
+  bool forked = false, complete = false;
+  while (possible_ && !complete && std::chrono::duration<double>(Clock::now() - start).count() < most_seconds_) {
+    if (!prepare_some(element, depth, complete)) break;
+    forked = true;
+  }
+  return forked;
+}
+
+bool SharedElements::prepare_some(const Reference::Element& element, int depth, bool& complete) {
   bool forked = false;
-  const std::vector<Reference::Element> all = reference_.needed(element, kMostElements);
+  const Reference::Needed needed = reference_.needed(element, most_elements_);
+  const std::vector<Reference::Element>& all = needed.elements;
+  complete = needed.complete;
   // One of each tensor first: what all of its elements need is computed for it, by all processes.
   for (std::size_t k = 0; k < all.size(); ++k) {
     const bool first = k == 0 || all[k].tensor != all[k - 1].tensor || all[k].version != all[k - 1].version;

@@ -13,8 +13,11 @@ namespace nestor {
 /// depend on who computes them. No other thread may run meanwhile.
 class SharedElements {
  public:
-  /// `processes` at once, each of which stops after so many seconds.
-  SharedElements(Reference& reference, int processes, double most_seconds, const std::atomic<bool>* stop);
+  static constexpr std::size_t kMostElements = std::size_t{1} << 20;
+
+  /// `processes` at once, each of which stops after so many seconds, for no more than about `most_elements` of them.
+  SharedElements(Reference& reference, int processes, double most_seconds, const std::atomic<bool>* stop,
+                 std::size_t most_elements = kMostElements);
 
   /// Whether processes computed something for this element, which is cheap then, if they had the time.
   bool prepare(const std::string& tensor, std::int64_t linear);
@@ -22,12 +25,15 @@ class SharedElements {
  private:
   /// `takes_long`: it is known to.
   bool prepare(const Reference::Element& element, int depth, bool takes_long);
+  /// Of what it needs, as much as has room at a time. `complete`: all of it, or what is left is cheap.
+  bool prepare_some(const Reference::Element& element, int depth, bool& complete);
   /// The elements, a share in each process. False: none could be started.
   bool compute(const std::vector<Reference::Element>& elements);
 
   Reference& reference_;
   int processes_;
   double most_seconds_;
+  std::size_t most_elements_;
   const std::atomic<bool>* stop_;
   bool possible_;
 };

@@ -56,7 +56,7 @@ TEST(FewTerms, CheapSumsAreNotWaitedFor) {
   const auto needed = [&](const Nest& nest) {
     const HostTensors inputs = make_inputs(nest, sizes, 7);
     Reference reference(nest, sizes, {}, inputs);
-    return reference.needed(reference.final_element("to", 3), 1000).size();
+    return reference.needed(reference.final_element("to", 3), 1000).elements.size();
   };
   EXPECT_EQ(needed(nearest_points("3")), 0U) << "evaluated anew";
   EXPECT_EQ(needed(nearest_points("9")), 140U) << "remembered";

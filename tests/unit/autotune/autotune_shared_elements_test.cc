@@ -30,11 +30,11 @@ Nest sums_of_sums(std::int64_t n, std::int64_t m, ElementType middle = ElementTy
       .build();
 }
 
-void expect_the_same_bits(const Nest& nest, bool splits) {
+void expect_the_same_bits(const Nest& nest, bool splits, std::size_t most_elements = SharedElements::kMostElements) {
   const Sizes sizes = complete_sizes(nest, {});
   const HostTensors inputs = make_arguments(nest, sizes, 5);
   Reference alone(nest, sizes, {}, inputs), reference(nest, sizes, {}, inputs);
-  SharedElements shared(reference, 3, 60, nullptr);
+  SharedElements shared(reference, 3, 60, nullptr, most_elements);
   EXPECT_EQ(shared.prepare("out", 2), splits);
   // What processes computed is known here.
   if (splits) {
@@ -55,6 +55,8 @@ TEST(SharedElements, AreTheOnesOfASingleProcess) {
   expect_the_same_bits(sums_of_sums(700, 3001, ElementType::bf16), true);
 }
 
+TEST(SharedElements, MoreThanHaveRoomAtATimeAreComputedPartByPart) { expect_the_same_bits(sums_of_sums(3000, 701), true, 500); }
+
 TEST(SharedElements, NothingIsForkedForWhatTakesLittle) { expect_the_same_bits(sums_of_sums(20, 30), false); }
 
 TEST(SharedElements, WhatIsNeededIsFoundBehindCheapPoints) {
@@ -63,13 +65,13 @@ TEST(SharedElements, WhatIsNeededIsFoundBehindCheapPoints) {
   const HostTensors inputs = make_arguments(nest, sizes, 5);
   Reference reference(nest, sizes, {}, inputs);
   const auto element = reference.final_element("out", 3);
-  const auto direct = reference.needed(element, 1000);
+  const auto direct = reference.needed(element, 1000).elements;
   ASSERT_EQ(direct.size(), 2U) << "the total, and a sum of its own";
-  const auto behind = reference.needed(direct.back(), 1000);
+  const auto behind = reference.needed(direct.back(), 1000).elements;
   EXPECT_EQ(behind.size(), 50U) << "the sums, and not the points that are made of them";
-  EXPECT_LE(reference.needed(direct.back(), 8).size(), 8 + 128U) << "no more than was asked for, and a chunk";
+  EXPECT_LE(reference.needed(direct.back(), 8).elements.size(), 8 + 128U) << "no more than was asked for, and a chunk";
   for (const auto& each : behind) EXPECT_TRUE(reference.compute_within(each, 1e9));
-  EXPECT_TRUE(reference.needed(direct.back(), 1000).empty());
+  EXPECT_TRUE(reference.needed(direct.back(), 1000).elements.empty());
 }
 
 TEST(SharedElements, AnEvaluationThatWasCutShortGoesOn) {

@@ -146,6 +146,8 @@ void add_tensor_values(const GpuPointSource& source, const std::set<std::string>
   const std::optional<TensorAxes>& axes = tensor_axes_of(source.variants, variant, group, source.limits.sm);
   if (!axes) return;
   std::map<int, std::optional<Fusion>> fusions;  // of parts along an axis
+  constexpr int kFewApart = 2;                   // where rows beside products have a kernel together
+  int apart = 0;
   for (NamedValues values : likely_tensor_choices(*axes, source.limits)) {
     const Cut cut = useful_cut(variant, group, *axes, tensor_choice(values), source.split_axes, source.limits);
     values.merge(fused_values(source, rules, fusion));
@@ -160,6 +162,9 @@ void add_tensor_values(const GpuPointSource& source, const std::set<std::string>
         points.push_back(std::move(parts));
       }
     }
+    points.push_back(values);
+    if (fusion != Fusion::rows || apart++ >= kFewApart) continue;
+    values["fusion"] = place_of(Fusion::alike);
     points.push_back(std::move(values));
   }
 }
@@ -505,7 +510,7 @@ void add_prefixes(const GpuPointSource& source, const RuleChoice& choice, std::v
     if (group == nullptr) return;
     const int axis = axis_of_prefixes(nest, variant.structure, *group);
     for (const std::int64_t threads : {256, 128, 512}) {
-      NamedValues tiles = values_of_prefixes(variant.structure, *group, axis, threads);
+      NamedValues tiles = values_of_prefixes(nest, variant.structure, *group, axis, threads);
       if (known.insert(tiles).second) points.push_back(completed(source, choice, fusion, std::move(tiles)));
     }
   }

@@ -158,24 +158,6 @@ bool cuts_tiles(const Access& operand, int dim, std::int64_t inner) {
   return !moving.empty() && moving.back().contains(dim) && moving.back().size() > 1 && inner % nvptx::kTerms != 0;
 }
 
-/// Are all pairs of values of two dims in the set?
-bool is_box(const isl::set& set, int a, int b) {
-  const auto only = [](const isl::set& from, int dim) {
-    const auto all = static_cast<unsigned>(isl_set_dim(from.get(), isl_dim_set)), at = static_cast<unsigned>(dim);
-    isl_set* kept = isl_set_project_out(from.copy(), isl_dim_set, at + 1, all - at - 1);
-    return isl::manage(isl_set_project_out(kept, isl_dim_set, 0, at));
-  };
-  const int first = std::min(a, b), last = std::max(a, b);
-  isl_set* pairs =
-      isl_set_project_out(set.copy(), isl_dim_set, static_cast<unsigned>(last) + 1,
-                          static_cast<unsigned>(isl_set_dim(set.get(), isl_dim_set)) - static_cast<unsigned>(last) - 1);
-  pairs = isl_set_project_out(pairs, isl_dim_set, static_cast<unsigned>(first) + 1, static_cast<unsigned>(last - first) - 1);
-  pairs = isl_set_project_out(pairs, isl_dim_set, 0, static_cast<unsigned>(first));
-  const isl::set both = isl::manage(pairs);
-  const isl::set box = isl::manage(isl_set_flat_product(only(both, 0).release(), only(both, 1).release()));
-  return box.is_subset(isl::manage(isl_set_reset_tuple_id(both.copy())));
-}
-
 /// Notes the axis whose values may be places within rows, as images of a batch may be within those of a convolution: another one that the
 /// operand of the rows has alone, further out. Of several the one that fills packs best, and then the longest.
 template <class Alone>

@@ -211,8 +211,10 @@ std::optional<TensorAxes> tensor_axes_after(RuleVariants& variants, const std::s
 
 Fusion fusion_for_tensor_cores(RuleVariants& variants, const RuleVariant& variant, const GpuLimits& limits) {
   for (const Fusion fusion :
-       {Fusion::maximal, Fusion::prepared, Fusion::apart, Fusion::careful, Fusion::alike, Fusion::connected}) {
+       {Fusion::maximal, Fusion::prepared, Fusion::apart, Fusion::careful, Fusion::rows, Fusion::alike, Fusion::connected}) {
     if (fusion == Fusion::apart && !prepares(variants.fusion_groups(variant, fusion))) continue;
+    const auto groups = [&](Fusion each) { return variants.fusion_groups(variant, each).size(); };
+    if (fusion == Fusion::rows && groups(Fusion::rows) >= groups(Fusion::alike)) continue;
     if (!has_place(variants, variant, fusion, limits)) continue;
     // Parts of operands are made along the rows of each, not together.
     const auto& axes = tensor_axes_of(variants, variant, variants.heaviest(variant, fusion), limits.sm);
@@ -314,7 +316,13 @@ std::set<std::string> rules_for_tensor_cores(RuleVariants& variants, const std::
   }
   // Of products in kernels apart, as many as can be.
   const auto on_lanes = [&](const std::set<std::string>& rules) { return products_on_lanes(variants, rules, limits); };
-  if (finds_place(usual)) return more != usual && finds_place(more) && on_lanes(more) < on_lanes(usual) / 2 ? more : usual;
+  if (finds_place(usual)) {
+    std::set<std::string> best = usual;
+    for (const std::set<std::string>& rules : {more, all}) {
+      if (rules != best && finds_place(rules) && on_lanes(rules) < on_lanes(best) / 2) best = rules;
+    }
+    return best;
+  }
   for (const std::string& rule : in_the_way) {
     if (finds_place(without(usual, rule))) return without(usual, rule);
   }

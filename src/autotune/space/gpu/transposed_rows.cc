@@ -219,8 +219,23 @@ int axis_of_prefixes(const Nest& nest, const NestStructure& structure, const Fus
   return -1;
 }
 
-/// Rows one by one, or several short ones; where the last axis is another one, some of its places, which lie side by side.
-NamedValues values_of_prefixes(const NestStructure& structure, const FusionGroup& group, int axis, std::int64_t threads) {
+/// Do places of running sums along the axis start or end elsewhere at other places of the axis `other`, as below a diagonal?
+bool prefixes_follow(const Nest& nest, const NestStructure& structure, const FusionGroup& group, int axis, int other) {
+  return std::any_of(group.loop_groups.begin(), group.loop_groups.end(), [&](int u) {
+    const LoopGroup& loop_group = structure.loop_groups[static_cast<std::size_t>(u)];
+    const int at = loop_group.position_of(other), along = loop_group.position_of(axis);
+    return at >= 0 && along >= 0 &&
+           std::any_of(loop_group.statements.begin(), loop_group.statements.end(), [&](const auto& name) {
+             const Statement& statement = nest.statement(name);
+             return prefix_dim(statement) == along && !is_box(statement.domain, along, at);
+           });
+  });
+}
+
+/// Rows one by one, or several short ones that have the same places; where the last axis is another one, some of its places, which lie side by
+/// side.
+NamedValues values_of_prefixes(const Nest& nest, const NestStructure& structure, const FusionGroup& group, int axis,
+                               std::int64_t threads) {
   constexpr std::int64_t kElements = 8, kColumns = 16;
   const std::int64_t row = std::max<std::int64_t>(structure.axes[static_cast<std::size_t>(axis)].extent, 1);
   NamedValues values{{"threads", threads}, {"cluster", 1}, {"reduction_axis", -1}};
@@ -234,6 +249,7 @@ NamedValues values_of_prefixes(const NestStructure& structure, const FusionGroup
       tile = 0;
     } else if (std::exchange(last, false)) {
       tile = along ? std::max<std::int64_t>(threads * kElements / row, 1) : kColumns;
+      if (prefixes_follow(nest, structure, group, axis, group.axes[k])) tile = 1;
       while (tile > 1 && tile >= cut.extent) tile /= 2;  // a whole axis may be longer in another launch
     }
     values["tile." + cut.name] = tile;

@@ -52,7 +52,8 @@ NamedValues values_of_column_sums(const NestStructure& structure, const FusionGr
 /// The same for short sums along the axis: some elements for each thread, of `rows` positions of the axis before it.
 NamedValues values_of_short_sums(const NestStructure& structure, const FusionGroup& group, int axis, std::int64_t rows);
 /// The same for running sums along the axis, of which a block has whole rows, with so many threads.
-NamedValues values_of_prefixes(const NestStructure& structure, const FusionGroup& group, int axis, std::int64_t threads);
+NamedValues values_of_prefixes(const Nest& nest, const NestStructure& structure, const FusionGroup& group, int axis,
+                               std::int64_t threads);
 /// The same for a recurrence in the form, of which a block has an element for each of so many threads.
 NamedValues values_of_recurrence(const NestStructure& structure, const FusionGroup& group, const GroupForm& form,
                                  std::int64_t threads);

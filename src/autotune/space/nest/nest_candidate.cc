@@ -23,6 +23,7 @@ constexpr std::int64_t kWarp = 32;
 constexpr std::int64_t kFewestColumns = 8;    ///< of f32: 32 bytes
 constexpr std::int64_t kRowsOfShortSums = 8;  ///< of which a block takes 128 columns
 constexpr int kCombiningThreads = 512;        ///< of a block that combines parts, each thread a few of them
+constexpr int kPrefixThreads = 128;           ///< of a block that keeps rows of running sums
 constexpr int kSummingThreads = 256;          ///< of a block that adds up a few parts of each of many sums
 
 Fusion fusion_of(const NamedValues& values) { return kFusions.at(static_cast<std::size_t>(value_or(values, "fusion", 0))); }
@@ -258,11 +259,10 @@ std::string NestCandidate::make_shape(const FusionGroup& group, GroupShape& shap
   // Where each statement has kernels of its own, one shape does not suit all of them.
   const bool beside =
       (!main_->part || main_->tile_is_part || group.prepares) && (!is_main(group) || fusion_of(values_) == Fusion::none);
-  // Running sums along an axis that another group's tiles cut would add up all that stands before each tile again.
-  const int prefixes = beside && !is_main(group) ? axis_of_prefixes(nest, chosen_.structure, group) : -1;
-  if (const auto cut = shape.plan.tile.find(prefixes); cut != shape.plan.tile.end() && cut->second > 0) {
+  // Running sums in tiles that other groups are cut into would add up all that stands before each tile again.
+  if (const int prefixes = beside && !is_main(group) ? axis_of_prefixes(nest, chosen_.structure, group) : -1; prefixes >= 0) {
     const GroupShape before = shape;
-    shape = shape_of(group, values_of_prefixes(chosen_.structure, group, prefixes, before.on_gpu.grid.threads));
+    shape = shape_of(group, values_of_prefixes(nest, chosen_.structure, group, prefixes, kPrefixThreads));
     if (infeasible().empty()) return "";
     shape = before;
   }

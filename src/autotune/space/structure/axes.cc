@@ -308,6 +308,23 @@ int prefix_dim(const Statement& statement) {
   return -1;
 }
 
+bool is_box(const isl::set& set, int a, int b) {
+  const auto only = [](const isl::set& from, int dim) {
+    const auto all = static_cast<unsigned>(isl_set_dim(from.get(), isl_dim_set)), at = static_cast<unsigned>(dim);
+    isl_set* kept = isl_set_project_out(from.copy(), isl_dim_set, at + 1, all - at - 1);
+    return isl::manage(isl_set_project_out(kept, isl_dim_set, 0, at));
+  };
+  const int first = std::min(a, b), last = std::max(a, b);
+  isl_set* pairs =
+      isl_set_project_out(set.copy(), isl_dim_set, static_cast<unsigned>(last) + 1,
+                          static_cast<unsigned>(isl_set_dim(set.get(), isl_dim_set)) - static_cast<unsigned>(last) - 1);
+  pairs = isl_set_project_out(pairs, isl_dim_set, static_cast<unsigned>(first) + 1, static_cast<unsigned>(last - first) - 1);
+  pairs = isl_set_project_out(pairs, isl_dim_set, 0, static_cast<unsigned>(first));
+  const isl::set both = isl::manage(pairs);
+  const isl::set box = isl::manage(isl_set_flat_product(only(both, 0).release(), only(both, 1).release()));
+  return box.is_subset(isl::manage(isl_set_reset_tuple_id(both.copy())));
+}
+
 double terms_of_sum(const LoopGroup& loop_group) {
   double terms = 1;
   for (std::size_t k = 0; k < loop_group.extents.size(); ++k)

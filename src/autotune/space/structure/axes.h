@@ -40,6 +40,9 @@ bool multiplies(const Nest& nest, const NestStructure& structure, const std::vec
 /// f(k). -1: there is none.
 int prefix_dim(const Statement& statement);
 
+/// Are all pairs of values of two dims in the set?
+bool is_box(const isl::set& set, int a, int b);
+
 /// Terms of the sums of a loop group.
 double terms_of_sum(const LoopGroup& loop_group);
 

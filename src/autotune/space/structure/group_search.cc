@@ -26,7 +26,8 @@ class GroupFinder {
         structure_(structure),
         loop_groups_(loop_groups),
         fusion_(fusion),
-        moves_starts_(moves_starts && fusion == Fusion::alike) {
+        alike_(fusion == Fusion::alike || fusion == Fusion::rows),
+        moves_starts_(moves_starts && alike_) {
     if (fusion == Fusion::connected) find_components();
   }
 
@@ -54,7 +55,7 @@ class GroupFinder {
       }
       join_waiting(group, first, last, fusion_groups);
       first = last;
-      if (fusion_ == Fusion::alike) gather(group, first, fusion_groups);
+      if (alike_) gather(group, first, fusion_groups);
       complete(group);
       fusion_groups.push_back(std::move(group));
     }
@@ -76,13 +77,9 @@ class GroupFinder {
   /// Behind the last place of the run first .. last - 1 that starts no sum of a run behind: it goes with what is added to it. So a kernel
   /// of products has nothing else to start.
   int without_starts(int first, int last) const {
-    const auto multiplies = [&](int place) {
-      const std::vector<std::string>& names = structure_.loop_groups[static_cast<std::size_t>(loop_groups_[place])].statements;
-      return std::any_of(names.begin(), names.end(),
-                         [&](const std::string& name) { return multiplies_matrices(base_.nest().statement(name)); });
-    };
     bool products = false;
-    for (int place = first; place < last; ++place) products = products || multiplies(place);
+    for (int place = first; place < last; ++place)
+      products = products || multiplies(base_.nest(), structure_, {loop_groups_[place]});
     if (!products) return last;
     const auto starts_later = [&](int place) {
       const std::vector<std::string>& names = structure_.loop_groups[static_cast<std::size_t>(loop_groups_[place])].statements;
@@ -154,8 +151,8 @@ class GroupFinder {
     FusionGroup more = group;
     more.loop_groups.insert(more.loop_groups.begin(), loop_groups_[place]);
     more.axes = common_axes(structure_, more.loop_groups, more.heaviest);
-    const bool alike = more.axes.size() == group.axes.size() && single(place).axes.size() == group.axes.size();
-    if (!alike || !legal(more)) return false;
+    const bool alike = fusion_ == Fusion::rows || single(place).axes.size() == group.axes.size();
+    if (!alike || more.axes.size() != group.axes.size() || !legal(more)) return false;
     group = std::move(more);
     return true;
   }
@@ -216,8 +213,8 @@ class GroupFinder {
     const auto before = group_of(first, next).axes;
     const auto after = group_of(first, next + 1).axes;
     // Chunks meet what adds them up, or its start.
-    const int adder = fusion_ == Fusion::alike && starts(next) ? user_of(next, next + 1) : next;
-    if (fusion_ == Fusion::alike && adder >= 0 && adds_chunks(first, adder))
+    const int adder = alike_ && starts(next) ? user_of(next, next + 1) : next;
+    if (alike_ && adder >= 0 && adds_chunks(first, adder))
       return !after.empty() && group_of(next, next + 1).axes.size() == after.size();
     if (fusion_ == Fusion::connected) {
       if (components_[static_cast<std::size_t>(first)] != components_[static_cast<std::size_t>(next)]) return false;
@@ -228,8 +225,38 @@ class GroupFinder {
           !shares_tensor(first, user))
         return false;
     }
-    if (fusion_ == Fusion::alike && group_of(next, next + 1).axes.size() != after.size()) return false;
+    if (fusion_ == Fusion::rows && keeps_rows(first, next, after)) return true;
+    if (alike_ && group_of(next, next + 1).axes.size() != after.size()) return false;
     return !after.empty() && (fusion_ == Fusion::maximal || after.size() == before.size());
+  }
+
+  /// Do products of matrices, or what starts their sums, stand at the place?
+  bool is_of_products(int place) const {
+    const Nest& nest = base_.nest();
+    const std::vector<std::string>& names = structure_.loop_groups[static_cast<std::size_t>(loop_groups_[place])].statements;
+    return std::any_of(names.begin(), names.end(), [&](const std::string& name) {
+      const std::string& tensor = nest.statement(name).write.tensor;
+      return std::any_of(nest.statements.begin(), nest.statements.end(),
+                         [&](const Statement& other) { return other.write.tensor == tensor && multiplies_matrices(other); });
+    });
+  }
+
+  /// Can a block keep rows of the run first .. next, which has no products? They are the points of the loops that are not common.
+  bool keeps_rows(int first, int next, const std::vector<int>& common) const {
+    constexpr double kLongestRow = 1 << 13, kFewestRows = 256;
+    double rows = common.empty() ? 0 : 1;
+    for (const int axis : common) rows *= static_cast<double>(structure_.axes[static_cast<std::size_t>(axis)].extent);
+    if (rows < kFewestRows) return false;
+    for (int place = first; place <= next; ++place) {
+      if (taken_[static_cast<std::size_t>(place)]) continue;
+      if (is_of_products(place)) return false;
+      const LoopGroup& loop_group = structure_.loop_groups[static_cast<std::size_t>(loop_groups_[place])];
+      double elements = 1;
+      for (std::size_t k = 0; k < loop_group.extents.size(); ++k)
+        elements *= loop_group.reduced[k] ? 1 : static_cast<double>(loop_group.extents[k]);
+      if (elements > kLongestRow * rows) return false;
+    }
+    return true;
   }
 
   /// Does the loop group at `next` add up short sums of products that the run makes for it alone? In memory these would be many times the
@@ -433,6 +460,7 @@ class GroupFinder {
   const NestStructure& structure_;
   const std::vector<int>& loop_groups_;
   const Fusion fusion_;
+  const bool alike_;
   const bool moves_starts_;
   std::vector<bool> taken_;                                     ///< by place: a group before has it, though others stand between
   std::vector<std::pair<int, int>> waiting_;                    ///< places of starts, and those of who adds to them first

@@ -14,12 +14,13 @@ namespace nestor {
 /// while one is left; prepared: the same, but what products of matrices need and do not take part in stands before them
 /// (find_prepared_groups); apart: such a preparation, and the products are fused carefully; alike: of statements that share a tensor and have
 /// the same parallel loops, all of them, with later sums of the same input that need nothing of what stands between, and with what such sums
-/// start from; connected: careful, of statements that computed values lead from one to the other, so that results of inputs alone stand apart.
-enum class Fusion : std::uint8_t { none, careful, maximal, prepared, apart, related, alike, connected };
+/// start from; connected: careful, of statements that computed values lead from one to the other, so that results of inputs alone stand apart; rows:
+/// as alike, but what is no product of matrices also shares fewer loops, while a block may keep what each of their iterations makes.
+enum class Fusion : std::uint8_t { none, careful, maximal, prepared, apart, related, alike, connected, rows };
 
 /// Values of the parameter "fusion" are places in this list.
-inline constexpr std::array<Fusion, 7> kFusions{Fusion::none,  Fusion::careful, Fusion::maximal,  Fusion::prepared,
-                                                Fusion::apart, Fusion::alike,   Fusion::connected};
+inline constexpr std::array<Fusion, 8> kFusions{Fusion::none,  Fusion::careful, Fusion::maximal,   Fusion::prepared,
+                                                Fusion::apart, Fusion::alike,   Fusion::connected, Fusion::rows};
 
 /// The value of the parameter "fusion" for one of these.
 std::int64_t place_of(Fusion fusion);

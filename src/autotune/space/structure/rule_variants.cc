@@ -155,12 +155,14 @@ const FusionGroup& RuleVariants::heaviest(const RuleVariant& variant, Fusion fus
                               [&](const std::string& name) { return prefix_dim(nest(variant).statement(name)) >= 0; });
     return runs ? loop_group.points / std::max(terms_of_sum(loop_group), 1.0) : loop_group.points;
   };
-  std::vector<std::tuple<bool, double, double>> weights;  // what prepares nothing before the rest
+  // What prepares nothing before the rest, products before rows that a block keeps.
+  std::vector<std::tuple<bool, bool, double, double>> weights;
   for (const FusionGroup& group : found) {
     double most = 0;
     for (const int u : group.loop_groups)
       most = std::max(most, weight_of(variant.structure.loop_groups[static_cast<std::size_t>(u)]));
-    weights.emplace_back(!group.prepares, most, points_of(variant.structure, group));
+    const bool first = fusion != Fusion::rows || multiplies(nest(variant), variant.structure, group.loop_groups);
+    weights.emplace_back(!group.prepares, first, most, points_of(variant.structure, group));
   }
   return found[static_cast<std::size_t>(std::max_element(weights.begin(), weights.end()) - weights.begin())];
 }
