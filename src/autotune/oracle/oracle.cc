@@ -131,7 +131,7 @@ class RunEvaluator {
   /// `limited`: enough samples and a fraction of a second will do.
   std::vector<OracleSample> evaluate(bool limited) {
     std::size_t done = 0;
-    if (limited && runs_.size() > kSequential && sampling_.processes > 1) {
+    if (limited && sampling_.processes > 1) {
       const auto start = Clock::now();
       const double together = evaluate_together(done, start);
       if (enough(done, together)) {

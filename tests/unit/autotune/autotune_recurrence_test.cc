@@ -151,6 +151,27 @@ TEST(GpuRecurrences, ThreadsRunThroughTimeForElementsOfTheirOwn) {
             0);
 }
 
+/// Triangular systems whose matrices are products: x[b, t, w] = v[b, t, w] - sum over u < t of (sum over e of k[b, t, e] k[b, u, e]) x[b, u, w].
+TEST(GpuRecurrences, ThreadsSolveTriangularSystemsBesideProducts) {
+  const std::string row = "0 <= b < batch and 0 <= t < 16", pair = row + " and 0 <= u < t", element = row + " and 0 <= w < cols";
+  const Nest nest =
+      samples::NestBuilder("triangular", {{"batch", 256}, {"cols", 128}})
+          .context("batch >= 1 and cols >= 1")
+          .tensor("k", TensorRole::input, {"batch", "16", "32"})
+          .tensor("v", TensorRole::input, {"batch", "16", "cols"})
+          .tensor("lower", TensorRole::temporary, {"batch", "16", "16"})
+          .tensor("x", TensorRole::output, {"batch", "16", "cols"})
+          .statement("lower_init[b, t, u] : " + pair, "lower[b, t, u]", {}, ScalarExpr::constant(0.0))
+          .statement("lower[b, t, u, e] : " + pair + " and 0 <= e < 32", "lower[b, t, u]", {"k[b, t, e]", "k[b, u, e]"},
+                     read(0) * read(1) * ScalarExpr::constant(-0.125), ReductionOp::add)
+          .statement("start[b, t, w] : " + element, "x[b, t, w]", {"v[b, t, w]"}, read(0))
+          .statement("solve[b, t, u, w] : " + pair + " and 0 <= w < cols", "x[b, t, w]", {"lower[b, t, u]", "x[b, u, w]"},
+                     read(0) * read(1), ReductionOp::add)
+          .build();
+  SearchedProblem problem(nest, {});
+  EXPECT_GT(guesses_inside(problem, {{{"batch", 3}, {"cols", 37}}, {{"batch", 1}, {"cols", 1}}}, "solve_t serial"), 0);
+}
+
 /// The cheapest way to each place of a table, from above and from the left.
 TEST(GpuRecurrences, ThreadsShareTheWavefrontsOfATable) {
   const std::string word = "0 <= w < words and ";

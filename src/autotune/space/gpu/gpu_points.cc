@@ -479,8 +479,6 @@ void add_short_sums(const GpuPointSource& source, const RuleChoice& choice, std:
 /// Recurrences: each thread runs through a serial loop for elements of its own; of two such loops, threads share wavefronts.
 void add_recurrences(const GpuPointSource& source, const RuleChoice& choice, std::vector<NamedValues>& points) {
   const RuleVariant& variant = source.variants.at(choice);
-  const Nest& nest = source.variants.nest(variant);
-  if (multiplies(nest)) return;
   for (const Fusion fusion : {Fusion::maximal, Fusion::careful, Fusion::none}) {
     const auto inside = [](const GroupForm& form) { return form.kind == GroupForm::Kind::inside; };
     const FusionGroup* group = heaviest_of(source.variants, variant, fusion, [&](const FusionGroup& each) {

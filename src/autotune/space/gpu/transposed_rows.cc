@@ -210,11 +210,8 @@ int axis_of_short_sums(const Nest& nest, const NestStructure& structure, const F
 
 int axis_of_prefixes(const Nest& nest, const NestStructure& structure, const FusionGroup& group) {
   for (const int u : group.loop_groups) {
-    const LoopGroup& loop_group = structure.loop_groups[static_cast<std::size_t>(u)];
-    for (const std::string& name : loop_group.statements) {
-      const int dim = prefix_dim(nest.statement(name));
-      if (dim >= 0) return loop_group.axes[static_cast<std::size_t>(dim)];
-    }
+    const int axis = axis_of_prefixes(nest, structure, structure.loop_groups[static_cast<std::size_t>(u)]);
+    if (axis >= 0) return axis;
   }
   return -1;
 }

@@ -308,6 +308,17 @@ int prefix_dim(const Statement& statement) {
   return -1;
 }
 
+int axis_of_prefixes(const Nest& nest, const NestStructure& structure, const LoopGroup& loop_group) {
+  if (std::any_of(structure.parts.begin(), structure.parts.end(),
+                  [&](const PartAxis& part) { return loop_group.position_of(part.axis) >= 0; }))
+    return -1;
+  for (const std::string& name : loop_group.statements) {
+    const int dim = prefix_dim(nest.statement(name));
+    if (dim >= 0) return loop_group.axes[static_cast<std::size_t>(dim)];
+  }
+  return -1;
+}
+
 bool is_box(const isl::set& set, int a, int b) {
   const auto only = [](const isl::set& from, int dim) {
     const auto all = static_cast<unsigned>(isl_set_dim(from.get(), isl_dim_set)), at = static_cast<unsigned>(dim);

@@ -40,6 +40,9 @@ bool multiplies(const Nest& nest, const NestStructure& structure, const std::vec
 /// f(k). -1: there is none.
 int prefix_dim(const Statement& statement);
 
+/// The axis of the places of running sums of the loop group; -1: it has none. A part's place is at or before its terms, too, and is none.
+int axis_of_prefixes(const Nest& nest, const NestStructure& structure, const LoopGroup& loop_group);
+
 /// Are all pairs of values of two dims in the set?
 bool is_box(const isl::set& set, int a, int b);
 

@@ -147,12 +147,7 @@ const FusionGroup& RuleVariants::heaviest(const RuleVariant& variant, Fusion fus
   const auto& found = fusion_groups(variant, fusion, by_row);
   // Running sums take one pass over their terms, not a sum for each place.
   const auto weight_of = [&](const LoopGroup& loop_group) {
-    // A part's place is at or before its terms, too.
-    const bool parts = std::any_of(variant.structure.parts.begin(), variant.structure.parts.end(),
-                                   [&](const PartAxis& part) { return loop_group.position_of(part.axis) >= 0; });
-    const bool runs =
-        !parts && std::any_of(loop_group.statements.begin(), loop_group.statements.end(),
-                              [&](const std::string& name) { return prefix_dim(nest(variant).statement(name)) >= 0; });
+    const bool runs = axis_of_prefixes(nest(variant), variant.structure, loop_group) >= 0;
     return runs ? loop_group.points / std::max(terms_of_sum(loop_group), 1.0) : loop_group.points;
   };
   // What prepares nothing before the rest, products before rows that a block keeps.

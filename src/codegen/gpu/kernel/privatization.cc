@@ -79,8 +79,12 @@ std::optional<std::vector<IndexOrigin>> places_of(const OpAccess& touch) {
   return places;
 }
 
-/// Are the values of `dim` among those of `all`?
-bool within(const OpDim& dim, const OpDim& all) {
+/// Are the values of `dim` among those of `all`, whose bounds follow variables of another op? `named`: what they are in the dim's.
+bool within(const OpDim& dim, OpDim all, const std::map<std::string, std::string>& named) {
+  for (const auto& [theirs, own] : named) {
+    all.lower = all.lower.substitute(theirs, IntExpr::variable(own));
+    all.upper = all.upper.substitute(theirs, IntExpr::variable(own));
+  }
   if (!never_negative(dim) || (!all.lower.is_constant(0) && affine_of(dim.lower) != affine_of(all.lower))) return false;
   std::vector<IntExpr> uppers, wanted;
   split_terms(dim.upper, IntOp::min, uppers);
@@ -96,18 +100,43 @@ class Mover {
 
   TileTree run() {
     for_each_op(program_.root, [&](const TileOp& op, bool) { count(op, uses_); });
-    for_each_op(body_, [&](const TileOp& op, bool) { count(op, own_); });
-    std::vector<TileTree> stores;
     body_ = simplified(body_);
-    for (const auto& [buffer, accesses] : own_) {
-      if (program_.buffers[buffer].memory == Memory::workspace) move(buffer, stores);
-    }
-    if (stores.empty()) return body_;
-    stores.insert(stores.begin(), body_);
-    return make_sequence(std::move(stores));
+    move_all(false);
+    for_each_op(body_, [&](const TileOp& op, bool) { count(op, kernel_); });
+    return with_products_moved(body_);
   }
 
  private:
+  /// Moves what it may of the body. `products`: only what products of matrices write.
+  void move_all(bool products) {
+    own_.clear();
+    for_each_op(body_, [&](const TileOp& op, bool) { count(op, own_); });
+    std::set<int> multiplied;
+    for_each_op(body_, [&](const TileOp& op, bool) {
+      if (op.kind == OpKind::contract) multiplied.insert(op.write.buffer);
+    });
+    std::vector<TileTree> stores;
+    for (const auto& [buffer, accesses] : own_) {
+      const bool wanted = !products || (multiplied.contains(buffer) && kernel_.at(buffer) == accesses);
+      if (program_.buffers[buffer].memory == Memory::workspace && wanted) move(buffer, stores);
+    }
+    if (stores.empty()) return;
+    stores.insert(stores.begin(), body_);
+    body_ = make_sequence(std::move(stores));
+  }
+
+  /// Sums of products that begin and end within a loop or under a condition are stored in there: tensor cores add up in registers alone.
+  TileTree with_products_moved(const TileTree& tree) {
+    if (tree->kind == TileNode::Kind::op) return tree;
+    auto result = std::make_shared<TileNode>(*tree);
+    for (TileTree& child : result->children) child = with_products_moved(child);
+    if (tree->kind == TileNode::Kind::sequence) return result;
+    body_ = make_sequence(std::move(result->children));
+    move_all(true);
+    result->children = {body_};
+    return result;
+  }
+
   static void count(const TileOp& op, std::map<int, int>& uses) {
     ++uses[op.write.buffer];
     for (const TileAccess& read : op.reads) ++uses[read.buffer];
@@ -119,7 +148,8 @@ class Mover {
     const OpAccess& first = touches.front();  // a read of an op comes before its write
     const bool used_elsewhere = uses_[buffer] != own_[buffer];
     const bool adds = first.op->reduction && !first.op->initialize;
-    if (!first.writes || adds || first.op->guard.defined() || (first.in_loop && used_elsewhere)) return;
+    if (!first.writes || adds || (first.in_loop && used_elsewhere)) return;
+    if (used_elsewhere && !guards_elements(*first.op)) return;
     if (touches.size() == 1 && first.op->kind == OpKind::copy) return;  // what is stored has a place of its own already
     const auto places = places_of(first);
     if (!places ||
@@ -136,23 +166,38 @@ class Mover {
     std::copy_if(start.dims.begin(), start.dims.end(), std::back_inserter(store.dims), [&](const OpDim& dim) {
       return std::any_of(place.index.begin(), place.index.end(), [&](const IntExpr& index) { return index.uses(dim.var); });
     });
+    store.guard = start.guard;
     store.write = place;
     store.reads = {element(start, place, scratch)};
     store.value = ScalarExpr::read(0, program_.buffers[buffer].type);
     stores.push_back(make_op(std::move(store)));
   }
 
+  /// Does the guard, if any, say which elements the op writes? Then others have no value, and stay as they are.
+  static bool guards_elements(const TileOp& op) {
+    if (!op.guard.defined()) return true;
+    return std::all_of(op.dims.begin(), op.dims.end(), [&](const OpDim& dim) {
+      return !op.guard.uses(dim.var) ||
+             std::any_of(op.write.index.begin(), op.write.index.end(), [&](const IntExpr& index) { return index.uses(dim.var); });
+    });
+  }
+
   /// Does the access stay among the elements that `first` writes?
   static bool fits(const OpAccess& touch, const OpAccess& first, const std::vector<IndexOrigin>& all) {
     const auto places = places_of(touch);
     if (!places || touch.in_loop < first.in_loop) return false;
+    std::map<std::string, std::string> named;  // dims of the first op by the touch's
+    for (std::size_t p = 0; p < all.size(); ++p) {
+      if (all[p].dim >= 0 && (*places)[p].dim >= 0)
+        named.emplace(first.op->dims[all[p].dim].var, touch.op->dims[(*places)[p].dim].var);
+    }
     for (std::size_t p = 0; p < all.size(); ++p) {
       const IndexOrigin &own = (*places)[p], &written = all[p];
       if (affine_of(own.origin) != affine_of(written.origin) || (own.dim < 0) != (written.dim < 0)) return false;
       if (own.dim < 0) continue;
       const OpDim& dim = touch.op->dims[own.dim];
       const OpDim& start = first.op->dims[written.dim];
-      if (!extent_bound(start) || !within(dim, start)) return false;
+      if (!extent_bound(start) || !within(dim, start, named)) return false;
     }
     return true;
   }
@@ -195,7 +240,7 @@ class Mover {
 
   TileTree body_;
   TileProgram& program_;
-  std::map<int, int> uses_, own_;  ///< by buffer: accesses in the program and in the block
+  std::map<int, int> uses_, kernel_, own_;  ///< by buffer: accesses in the program, in the block and in the part of it at hand
 };
 
 }  // namespace

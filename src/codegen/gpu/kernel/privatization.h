@@ -9,7 +9,8 @@ namespace nestor::nvptx {
 /// The body of one block in which every such temporary is a scratch buffer of its own, which is copied to its place at the end if
 /// another kernel of `program` uses it. A temporary moves when all accesses in the block have one origin and one dim of their op for each
 /// index that runs, and the block writes its elements before it uses them: all of them at the start, or anew in each iteration of its loop.
-/// Dims of ops that have one value are left out. What a block only copies there does not move. Scratch buffers are added to those of `program`, whose tree `body` is a part of.
+/// Sums of products of matrices that begin and end within a loop, or under a condition, are stored there. Dims of ops that have one value
+/// are left out. What a block only copies there does not move. Scratch buffers are added to those of `program`, whose tree `body` is a part of.
 TileTree privatized(const TileTree& body, TileProgram& program);
 
 }  // namespace nestor::nvptx
