@@ -502,7 +502,7 @@ std::vector<PreparedCase> prepared_cases() {
        false,
        Fusion::alike},
       {"gates_of_differences", gates(false), large, {{"M", 70}, {"N", 88}, {"K", 40}, {"P", 72}}, 3, 4, false, Fusion::alike},
-      {"channels_attend", channels_attend(), {{"B", 64}, {"N", 4096}}, {{"B", 2}, {"N", 70}}, 2, 2, true, Fusion::alike},
+      {"channels_attend", channels_attend(), {{"B", 64}, {"N", 4096}}, {{"B", 2}, {"N", 70}}, 2, 2, true, Fusion::rows},
       // The product is computed twice: for the statistics of its rows, in parts, and for the weights that are stored.
       {"returned_weights",
        returned_weights(true, 64),
