@@ -2,6 +2,7 @@
 #pragma once
 
 #include "autotune/oracle/error_sum.h"
+#include "autotune/oracle/group_order.h"
 #include "autotune/oracle/index_code.h"
 #include "autotune/oracle/rounding_model.h"
 #include "autotune/oracle/value_code.h"
@@ -190,6 +191,7 @@ class Reference {
   void compile_statement(const Statement& statement, const Nest& nest, const Sizes& sizes);
   int version_seen(int statement, int tensor) const;
   const ElementLoops& element_loops(int statement);
+  isl::union_map order_of_group(std::size_t first, std::size_t last) const;
   void compile_groups();
   void finish_loops(LoopCode& code, bool whole) const;
   void walk(const LoopCode& code, std::int64_t* frame, const Sink& sink);
@@ -234,8 +236,7 @@ class Reference {
   std::vector<Store> stores_;
   std::map<std::string, int> store_index_;
   std::vector<CompiledStatement> statements_;
-  std::vector<isl::set> domains_;  ///< sizes fixed
-  std::vector<isl::map> writes_;   ///< sizes fixed
+  std::vector<TouchedElements> touched_;  ///< by statement
   std::map<int, ElementLoops> element_loops_;
   std::vector<LoopCode> group_loops_;
   std::map<std::string, double> scalars_;
