@@ -125,6 +125,11 @@ class Reference {
   bool backward_possible() const { return backward_possible_; }
   /// Runs every statement in the original order. Throws UserError beyond `cost_limit` or too much memory.
   void evaluate_all(double cost_limit);
+  /// Do statements of a group read what the group writes, as steps of a recurrence do? They may amplify rounding without limit.
+  bool recurrent() const { return recurrent_; }
+  /// Runs every statement as evaluate_all() does, but rounds each value to f32, and sums term by term: what one kernel might compute. For
+  /// value() alone.
+  void evaluate_rounded(double cost_limit);
   /// Final value of an element; nothing when no statement writes it. Throws UserError when `cost_limit` (over all calls) is exceeded.
   std::optional<double> value(const std::string& tensor, std::int64_t linear, double cost_limit);
   /// The same with what rounding may do to it.
@@ -229,6 +234,7 @@ class Reference {
   void add_needed(int statement, const std::int64_t* dims, std::vector<Element>& found);
   void set_expanded_costs();
   void spend(int statement, int count);
+  void store_rounded(int statement, const std::int64_t* dims, const std::vector<std::int64_t>& strides, int count);
   void store_chunk(int statement, const std::int64_t* dims, const std::vector<std::int64_t>& strides, int count);
   LazyDoubles& version_of(int tensor, int version);
   LazyDoubles& errors_of(int tensor, int version);
@@ -242,7 +248,9 @@ class Reference {
   std::map<std::string, double> scalars_;
   RoundingModel rounding_;
   bool backward_possible_ = true;
+  bool recurrent_ = false;
   bool evaluated_ = false;  ///< by evaluate_all
+  bool rounds_ = false;     ///< by evaluate_rounded
   bool shared_ = false;     ///< elements are remembered where forked processes see them
   double spent_ = 0;
   double limit_ = 0;

@@ -384,7 +384,7 @@ Reference::Reference(const Nest& nest, const Sizes& sizes, const std::map<std::s
   for (std::size_t s = 0; s < statements_.size(); ++s) {
     for (const CompiledAccess& read : statements_[s].reads) {
       for (const int writer : stores_[read.tensor].writers) {
-        if (statements_[writer].group == statements_[s].group) backward_possible_ = false;
+        if (statements_[writer].group == statements_[s].group) backward_possible_ = false, recurrent_ = true;
       }
     }
   }
@@ -531,7 +531,7 @@ void Reference::evaluate_all(double cost_limit) {
   }
   evaluated_ = true;
   const Sink sink = [this](int statement, const std::int64_t* dims, const std::vector<std::int64_t>& strides, int count) {
-    store_chunk(statement, dims, strides, count);
+    rounds_ ? store_rounded(statement, dims, strides, count) : store_chunk(statement, dims, strides, count);
   };
   compile_all();
   for (const LoopCode& code : group_loops_) {
