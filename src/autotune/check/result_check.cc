@@ -161,7 +161,9 @@ void ResultCheck::prepare(const std::vector<CheckCase>& cases) {
       Reference single(workers_->definition(), job.wanted->sizes, scalars_, job.made.inputs);
       job.made.samples = some_samples(single, definition_, kSamples, seed_);
     }
-    if (job.wanted->data.kind == DataKind::ordinary) limit_bounds(job.made.samples, definition_, narrows);
+    const bool ordinary = job.wanted->data.kind == DataKind::ordinary;
+    if (ordinary && job.reference) limit_bounds_of(*job.reference, job.made.inputs, job.made.samples, definition_, narrows);
+    if (ordinary && !job.reference) limit_bounds(job.made.samples, definition_, narrows);
     job.reference.reset();
   });
   for (auto& [key, job] : jobs) expected_.emplace(key, std::move(job.made));

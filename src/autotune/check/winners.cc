@@ -25,7 +25,7 @@ void note_check(const CheckReport& check, double seconds, TrialOutcome& outcome)
   outcome.max_error = std::max(outcome.max_error, check.worst_error);
   nlohmann::json report = outcome.report.empty() ? nlohmann::json::object() : json_or_discarded(outcome.report);
   if (!report.is_object()) report = nlohmann::json::object();
-  report["check"] = check.str();
+  report["check"] = check.str() + (check.note.empty() ? "" : "; " + check.note);
   report["check_s"] = seconds;
   outcome.report = report.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
   if (check.wrong.empty()) return;

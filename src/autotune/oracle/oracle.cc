@@ -275,6 +275,21 @@ bool depends_on_all(Reference& probe, const Nest& nest) {
 
 }  // namespace
 
+void limit_bounds_of(const Reference& reference, const HostTensors& inputs, std::vector<OracleSample>& samples, const Nest& nest,
+                     bool narrows) {
+  std::vector<OracleSample> limited = samples;
+  if (!limit_bounds(limited, nest, narrows) || !reference.recurrent()) {
+    samples = std::move(limited);
+    return;
+  }
+  Reference again = reference.copy_for(inputs);
+  again.evaluate_rounded(kFullLimit);
+  std::vector<double> rounded;
+  for (const OracleSample& sample : samples)
+    rounded.push_back(again.value(sample.tensor, sample.linear, kFullLimit).value_or(sample.value));
+  limit_bounds(samples, nest, narrows, rounded);
+}
+
 std::vector<OracleSample> all_samples(Reference& reference, const Nest& nest, std::int64_t most) {
   std::vector<OracleSample> result;
   for (const Tensor& tensor : nest.tensors) {
@@ -346,10 +361,10 @@ std::vector<OracleSample> reference_samples(const Nest& nest, const Sizes& sizes
       result =
           whole ? std::move(*whole) : chosen_samples(reference, nest, samples, seed, {host_threads(), kMostSampleSeconds}, stop);
     }
+    limit_bounds_of(reference, inputs, result, nest, may_round_operands(nest));
   } catch (const EvaluationStopped&) {
     return {};
   }
-  limit_bounds(result, nest, may_round_operands(nest));
   return result;
 }
 

@@ -192,6 +192,8 @@ Reference Reference::copy_for(const HostTensors& inputs) const {
   copy.scalars_ = scalars_;
   copy.rounding_ = rounding_;
   copy.backward_possible_ = false;
+  copy.recurrent_ = recurrent_;
+  copy.stop_ = stop_;
   return copy;
 }
 
@@ -220,10 +222,20 @@ LazyDoubles& Reference::errors_of(int tensor, int version) {
   return errors[version];
 }
 
+namespace {
+
+/// Errors that grow from step to step stay numbers: an infinite one would say that nothing is promised.
+double growing(double error) {
+  constexpr double kLargest = 1e100;
+  return error > kLargest && std::isfinite(error) ? kLargest : error;
+}
+
+}  // namespace
+
 double Reference::error_of(int tensor, int version, std::int64_t linear, bool whole) {
   const Store& store = stores_[tensor];
   if (!whole || !store.reduced) return errors_of(tensor, version).get(linear);
-  return store.sums[linear].error(version_of(tensor, version).get(linear), store.narrow, store.orders, store.share);
+  return growing(store.sums[linear].error(version_of(tensor, version).get(linear), store.narrow, store.orders, store.share));
 }
 
 /// Counts points of a statement; throws UserError beyond the limit, and EvaluationStopped.
@@ -291,8 +303,10 @@ Reference::Chunk Reference::evaluate_chunk(int statement, const std::int64_t* di
   Leaves leaves(*this, statement, dims, strides, whole, registers.data() + 2 * needed + kChunk);
   ++depth_;
   const double* values = code.value.run(registers.data(), leaves, count);
-  const double* errors = run_errors(code.value, rounding_, registers.data(), registers.data() + needed, leaves, count);
+  const double* errors =
+      rounds_ ? nullptr : run_errors(code.value, rounding_, registers.data(), registers.data() + needed, leaves, count);
   --depth_;
+  if (rounds_) return {values, nullptr, nullptr};
   return {values, errors, operand_errors(statement, registers.data(), values, count, registers.data() + 2 * needed)};
 }
 
@@ -371,7 +385,7 @@ void Reference::store_chunk(int statement, const std::int64_t* dims, const std::
     } else if (value = semantics::stored_value(store.type, code.type, value); store.reduced) {
       store.sums[address].start(value, chunk.errors[k]);
     } else {
-      errors.set(address, chunk.errors[k]);
+      errors.set(address, growing(chunk.errors[k]));
     }
     memory.set(address, value);
   }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "autotune/oracle/error_sum.h"
+#include "autotune/oracle/group_order.h"
 #include "autotune/oracle/index_code.h"
 #include "autotune/oracle/rounding_model.h"
 #include "autotune/oracle/value_code.h"
@@ -124,6 +125,11 @@ class Reference {
   bool backward_possible() const { return backward_possible_; }
   /// Runs every statement in the original order. Throws UserError beyond `cost_limit` or too much memory.
   void evaluate_all(double cost_limit);
+  /// Do statements of a group read what the group writes, as steps of a recurrence do? They may amplify rounding without limit.
+  bool recurrent() const { return recurrent_; }
+  /// Runs every statement as evaluate_all() does, but rounds each value to f32, and sums term by term: what one kernel might compute. For
+  /// value() alone.
+  void evaluate_rounded(double cost_limit);
   /// Final value of an element; nothing when no statement writes it. Throws UserError when `cost_limit` (over all calls) is exceeded.
   std::optional<double> value(const std::string& tensor, std::int64_t linear, double cost_limit);
   /// The same with what rounding may do to it.
@@ -194,6 +200,7 @@ class Reference {
   void compile_statement(const Statement& statement, const Nest& nest, const Sizes& sizes);
   int version_seen(int statement, int tensor) const;
   const ElementLoops& element_loops(int statement);
+  isl::union_map order_of_group(std::size_t first, std::size_t last) const;
   void compile_groups();
   void finish_loops(LoopCode& code, bool whole) const;
   void walk(const LoopCode& code, std::int64_t* frame, const Sink& sink);
@@ -231,6 +238,7 @@ class Reference {
   void add_needed(int statement, const std::int64_t* dims, std::vector<Element>& found);
   void set_expanded_costs();
   void spend(int statement, int count);
+  void store_rounded(int statement, const std::int64_t* dims, const std::vector<std::int64_t>& strides, int count);
   void store_chunk(int statement, const std::int64_t* dims, const std::vector<std::int64_t>& strides, int count);
   LazyDoubles& version_of(int tensor, int version);
   LazyDoubles& errors_of(int tensor, int version);
@@ -238,14 +246,15 @@ class Reference {
   std::vector<Store> stores_;
   std::map<std::string, int> store_index_;
   std::vector<CompiledStatement> statements_;
-  std::vector<isl::set> domains_;  ///< sizes fixed
-  std::vector<isl::map> writes_;   ///< sizes fixed
+  std::vector<TouchedElements> touched_;  ///< by statement
   std::map<int, ElementLoops> element_loops_;
   std::vector<LoopCode> group_loops_;
   std::map<std::string, double> scalars_;
   RoundingModel rounding_;
   bool backward_possible_ = true;
+  bool recurrent_ = false;
   bool evaluated_ = false;  ///< by evaluate_all
+  bool rounds_ = false;     ///< by evaluate_rounded
   bool shared_ = false;     ///< elements are remembered where forked processes see them
   double spent_ = 0;
   double limit_ = 0;

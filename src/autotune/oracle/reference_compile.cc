@@ -1,4 +1,5 @@
 // Compilation of a nest for the reference evaluator: all isl work is done here, once a statement.
+#include "autotune/oracle/group_order.h"
 #include "autotune/oracle/reference.h"
 #include "poly/isl/isl_tools.h"
 #include "poly/nest/nest_sets.h"
@@ -383,7 +384,7 @@ Reference::Reference(const Nest& nest, const Sizes& sizes, const std::map<std::s
   for (std::size_t s = 0; s < statements_.size(); ++s) {
     for (const CompiledAccess& read : statements_[s].reads) {
       for (const int writer : stores_[read.tensor].writers) {
-        if (statements_[writer].group == statements_[s].group) backward_possible_ = false;
+        if (statements_[writer].group == statements_[s].group) backward_possible_ = false, recurrent_ = true;
       }
     }
   }
@@ -405,10 +406,11 @@ void Reference::compile_statement(const Statement& statement, const Nest&, const
   };
   code.write = access_of(statement.write);
   const isl::map write = at_sizes(statement.write.relation, sizes).intersect_domain(domain);
-  std::vector<isl::map> self_reads;
+  std::vector<isl::map> reads, self_reads;
   for (const Access& read : statement.reads) {
     code.reads.push_back(access_of(read));
-    if (read.tensor == statement.write.tensor) self_reads.push_back(at_sizes(read.relation, sizes).intersect_domain(domain));
+    reads.push_back(at_sizes(read.relation, sizes).intersect_domain(domain));
+    if (read.tensor == statement.write.tensor) self_reads.push_back(reads.back());
   }
   code.self_dependent = find_self_dependences(write, self_reads, code.dims);
   const SlotMap slots = dim_slots(code.dims);
@@ -430,8 +432,7 @@ void Reference::compile_statement(const Statement& statement, const Nest&, const
   if (rounding_.statements[statements_.size()].factors) written.share = kFactoredShare;
   written.sums_16_bits = written.sums_16_bits || (code.reduction && size_in_bytes(written.type) == 2);
   statements_.push_back(std::move(code));
-  domains_.push_back(domain);
-  writes_.push_back(write);
+  touched_.push_back({domain, write, std::move(reads)});
 }
 
 const Reference::ElementLoops& Reference::element_loops(int statement) {
@@ -439,7 +440,7 @@ const Reference::ElementLoops& Reference::element_loops(int statement) {
   if (known != element_loops_.end()) return known->second;
   ElementLoops loops;
   SlotMap slots;
-  isl_map* write = writes_[statement].copy();
+  isl_map* write = touched_[static_cast<std::size_t>(statement)].write.copy();
   const int rank = static_cast<int>(isl_map_dim(write, isl_dim_out));
   write = isl_map_move_dims(write, isl_dim_param, 0, isl_dim_out, 0, rank);
   for (int k = 0; k < rank; ++k) {
@@ -530,7 +531,7 @@ void Reference::evaluate_all(double cost_limit) {
   }
   evaluated_ = true;
   const Sink sink = [this](int statement, const std::int64_t* dims, const std::vector<std::int64_t>& strides, int count) {
-    store_chunk(statement, dims, strides, count);
+    rounds_ ? store_rounded(statement, dims, strides, count) : store_chunk(statement, dims, strides, count);
   };
   compile_all();
   for (const LoopCode& code : group_loops_) {
@@ -543,22 +544,40 @@ void Reference::compile_all() {
   if (group_loops_.empty()) compile_groups();
 }
 
-/// Loops over each group of statements in the original order.
+/// The original order of the statements first .. last - 1, or one with the same results whose rows of points are evaluated faster.
+isl::union_map Reference::order_of_group(std::size_t first, std::size_t last) const {
+  constexpr double kWorthDistributing = 1e6;
+  double points = 0;
+  for (std::size_t s = first; s < last; ++s) points += statements_[s].points;
+  if (last - first > 1 && points > kWorthDistributing) {
+    const auto begin = touched_.begin();
+    try {
+      return isl_guarded("distributing the oracle's loops", [&] {
+        return distributed_order({begin + static_cast<std::ptrdiff_t>(first), begin + static_cast<std::ptrdiff_t>(last)});
+      });
+    } catch (const UserError&) {  // it takes too long
+    }
+  }
+  isl_union_map* order = isl_union_map_from_map(order_of(touched_[first].domain, 0));
+  for (std::size_t s = first + 1; s < last; ++s) {
+    order = isl_union_map_add_map(order, order_of(touched_[s].domain, static_cast<int>(s - first)));
+  }
+  return isl::manage(order);
+}
+
+/// Loops over each group of statements.
 void Reference::compile_groups() {
   for (std::size_t first = 0; first < statements_.size();) {
     std::size_t last = first;
     while (last < statements_.size() && statements_[last].group == statements_[first].group) ++last;
     SlotMap slots;
-    if (auto box = last == first + 1 ? loops_of_box(domains_[first], statements_[first].name, slots) : std::nullopt) {
+    if (auto box = last == first + 1 ? loops_of_box(touched_[first].domain, statements_[first].name, slots) : std::nullopt) {
       finish_loops(*box, true);
       group_loops_.push_back(*std::move(box));
       first = last;
       continue;
     }
-    isl_union_map* schedule = isl_union_map_from_map(order_of(domains_[first], 0));
-    for (std::size_t s = first + 1; s < last; ++s) {
-      schedule = isl_union_map_add_map(schedule, order_of(domains_[s], static_cast<int>(s - first)));
-    }
+    isl_union_map* schedule = order_of_group(first, last).release();
     LoopCode code;
     isl_set* anything = isl_set_universe(isl_space_params_alloc(isl_union_map_get_ctx(schedule), 0));
     with_isl_budget("generating the oracle's loops", [&] { code = compile_schedule(schedule, anything, slots); });

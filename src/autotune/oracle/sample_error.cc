@@ -10,11 +10,14 @@
 #include <cmath>
 #include <limits>
 #include <map>
+#include <numeric>
 #include <set>
 #include <string>
 
 namespace nestor {
 namespace {
+
+constexpr double kInfinite = std::numeric_limits<double>::infinity();
 
 /// Of each output: the mean magnitude of its finite samples, and at least 1. A gate that is closed for most elements makes a median small,
 /// and the others no more exact.
@@ -87,25 +90,68 @@ std::set<std::string> tensors_made_of(const Nest& nest, const Has& has) {
   return found;
 }
 
+/// By sample: so many times what rounding did to samples of its output whose bounds are no larger. In recurrences those are of as many steps.
+std::vector<double> amplified_rounding(const std::vector<OracleSample>& samples, const std::vector<double>& rounded) {
+  constexpr double kOtherRoundings = 64;  ///< of other orders of evaluation
+  std::vector<std::size_t> order(samples.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return samples[a].bound < samples[b].bound; });
+  std::vector<double> amplified(samples.size());
+  std::map<std::string, double> most;
+  for (const std::size_t k : order) {
+    double& found = most[samples[k].tensor];
+    const double distance = std::fabs(rounded[k] - samples[k].value);
+    if (std::isfinite(samples[k].value)) found = std::max(found, std::isfinite(distance) ? distance : kInfinite);
+    amplified[k] = kOtherRoundings * found;
+  }
+  return amplified;
+}
+
 }  // namespace
 
-void limit_bounds(std::vector<OracleSample>& samples, const Nest& nest, bool narrows) {
-  if (has_floats_of_integers(nest)) return;
+bool limit_bounds(std::vector<OracleSample>& samples, const Nest& nest, bool narrows, const std::vector<double>& rounded) {
+  if (has_floats_of_integers(nest)) return false;
+  const std::vector<double> amplified =
+      rounded.empty() ? std::vector<double>(samples.size()) : amplified_rounding(samples, rounded);
+  bool cut = false;
   const std::map<std::string, double> typical = typical_magnitudes(samples);
   const std::set<std::string> steps = tensors_made_of(nest, has_step), quotients = tensors_made_of(nest, has_quotient);
-  for (OracleSample& sample : samples) {
+  for (std::size_t k = 0; k < samples.size(); ++k) {
+    OracleSample& sample = samples[k];
     if (steps.contains(sample.tensor) || !std::isfinite(sample.value) || !std::isfinite(sample.bound)) continue;
     // What f32 makes of large sums, or of a quotient by a sum that cancels, is off by more, whoever computes it.
     constexpr double kOfSums = 64, kOfQuotients = 1e4;
     const bool amplifies = !narrows && !nest.tensor(sample.tensor).tolerance;
     const double factor = !amplifies ? 1 : quotients.contains(sample.tensor) ? kOfQuotients : kOfSums;
-    sample.bound =
-        std::min(sample.bound, factor * nest.tolerance_of(sample.tensor) * (typical.at(sample.tensor) + std::fabs(sample.value)));
+    const double limit = factor * nest.tolerance_of(sample.tensor) * (typical.at(sample.tensor) + std::fabs(sample.value));
+    const double most = std::max(limit, amplified[k]);
+    cut = cut || most < sample.bound;
+    sample.bound = std::min(sample.bound, most);
   }
+  return cut;
+}
+
+std::string amplification_note(const std::vector<OracleSample>& samples, const Nest& nest) {
+  const auto needs_steps = [&](const Statement& statement) {
+    return std::any_of(nest.statements.begin(), nest.statements.end(), [&](const Statement& other) {
+      return other.group == statement.group && std::any_of(statement.reads.begin(), statement.reads.end(),
+                                                           [&](const Access& read) { return read.tensor == other.write.tensor; });
+    });
+  };
+  if (std::none_of(nest.statements.begin(), nest.statements.end(), needs_steps)) return "";
+  const std::map<std::string, double> typical = typical_magnitudes(samples);
+  const auto says_nothing = [&](const OracleSample& sample) {
+    return std::isfinite(sample.value) && sample.bound > 2 * (typical.at(sample.tensor) + std::fabs(sample.value));
+  };
+  const auto count = static_cast<std::size_t>(std::count_if(samples.begin(), samples.end(), says_nothing));
+  if (2 * count <= samples.size()) return "";
+  return fmt::format(
+      "steps amplify rounding: {} of {} elements at the tuned sizes may be off by more than they are, what tells is the check at "
+      "small sizes",
+      count, samples.size());
 }
 
 double error_fraction(const HostTensor& tensor, const OracleSample& sample, std::uint32_t generation) {
-  constexpr double kInfinite = std::numeric_limits<double>::infinity();
   if (is_poison(tensor.type, tensor.bytes.data(), sample.linear, generation)) return kInfinite;
   if (sample.bound == kInfinite) return 0;
   const double got = tensor.get(sample.linear);

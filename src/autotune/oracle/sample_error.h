@@ -24,7 +24,14 @@ struct OracleSample {
 /// computed in f32 and the output has no tolerance of its own, at 64 times that (sums that cancel, sines of large arguments), or 10,000
 /// times for what is made of quotients: what f32 leaves of those by sums that cancel is what the bound says, whoever computes them.
 /// `narrows`: may_round_operands() of the nest. Any thread may call it: it asks isl for nothing.
-void limit_bounds(std::vector<OracleSample>& samples, const Nest& nest, bool narrows);
+/// `rounded`: of recurrences, the samples' values where each value is rounded to f32; empty: not known. Steps may amplify rounding, so
+/// that no bound is cut below 64 times what that rounding does to it, or to samples of the output with smaller bounds.
+/// Returns whether any bound was cut.
+bool limit_bounds(std::vector<OracleSample>& samples, const Nest& nest, bool narrows, const std::vector<double>& rounded = {});
+
+/// "steps amplify rounding: 900 of 1200 elements at the tuned sizes may be off by more than they are, what tells is the check at small sizes"
+/// where that holds of more than half of the samples of a recurrence, which have been through limit_bounds(); else "".
+std::string amplification_note(const std::vector<OracleSample>& samples, const Nest& nest);
 
 /// Error of a result as a fraction of what is allowed: at most 1 if it is a number of the type that some value within `bound` of the
 /// reference rounds to, above 1 if not. Infinities and NaN are right where the definition has them; `generation` is that of the poison

@@ -1,6 +1,8 @@
 // Values of a point read for one fusion group.
 #include "autotune/space/group_choice.h"
 
+#include "autotune/space/distribution.h"
+
 #include <algorithm>
 #include <iterator>
 #include <map>
@@ -12,6 +14,14 @@ namespace {
 
 constexpr std::int64_t kFloatBytes = 4;
 
+GroupForm form_for(RuleVariants& variants, const RuleVariant& variant, const FusionGroup& group, std::int64_t wanted) {
+  if (wanted == kDistributedForm) return distributed_form(variants, variant, group).value_or(group.forms.front());
+  const auto form = static_cast<std::size_t>(wanted);
+  if (form < group.forms.size()) return group.forms[form];
+  // Beside a group with such a form, others have theirs by other numbers.
+  return group.forms.back().kind == GroupForm::Kind::inside ? group.forms.back() : group.forms.front();
+}
+
 }  // namespace
 
 GroupPlan plan_for(RuleVariants& variants, const RuleVariant& variant, const FusionGroup& group, const NamedValues& values,
@@ -22,10 +32,7 @@ GroupPlan plan_for(RuleVariants& variants, const RuleVariant& variant, const Fus
     plan.parallel = limits.gpu || limits.threads > 1 ? 1 : 0;
     return plan;
   }
-  const auto form = static_cast<std::size_t>(value_or(values, "form", 0));
-  plan.form = form < group.forms.size() ? group.forms[form] : group.forms.front();
-  // Beside a group with such a form, others have theirs by other numbers.
-  if (form >= group.forms.size() && group.forms.back().kind == GroupForm::Kind::inside) plan.form = group.forms.back();
+  plan.form = form_for(variants, variant, group, value_or(values, "form", 0));
   // A grid is one row of blocks, whatever loops it stands for.
   plan.parallel = limits.gpu           ? static_cast<int>(group.axes.size())
                   : limits.threads > 1 ? static_cast<int>(value_or(values, "parallel", 1))
@@ -40,6 +47,7 @@ GroupPlan plan_for(RuleVariants& variants, const RuleVariant& variant, const Fus
     if (tile == 0 && combines) tile = axis == axes.back() ? kCombinedColumns : 1;
     // Loops that carry dependences stay whole and outside unless a skew made tiles of them legal.
     if (plan.form.kind == GroupForm::Kind::wavefront || (natural && serial && !group.tilable)) tile = 1;
+    if (plan.form.kind == GroupForm::Kind::distributed && serial) tile = 1;
     if (plan.form.kind == GroupForm::Kind::inside && tile == 0 && axis == axes.front() && limits.gpu) tile = 1;
     if (plan.form.kind == GroupForm::Kind::time_tile && tile < 2)
       tile = std::min<std::int64_t>(16, variant.structure.axes[axis].extent);

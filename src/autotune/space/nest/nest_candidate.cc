@@ -1,6 +1,7 @@
 // Group by group: products on tensor cores, rows over blocks or threads.
 #include "autotune/space/nest/nest_candidate.h"
 
+#include "autotune/space/distribution.h"
 #include "autotune/space/gpu/tensor_fit.h"
 #include "autotune/space/gpu/tensor_guesses.h"
 #include "autotune/space/gpu/transposed_rows.h"
@@ -315,9 +316,20 @@ void NestCandidate::add_shape(const FusionGroup& group, const GroupShape& shape)
     append(gpu_steps(part, steps, shape.on_gpu));
   } else {
     append(steps.steps);
-    append(inner_loop_steps(chosen_.structure, group, steps, values_));
+    append(shape.plan.form.kind == GroupForm::Kind::distributed ? distributed_steps(group, shape.plan, steps)
+                                                                : inner_loop_steps(chosen_.structure, group, steps, values_));
   }
   if (is_main(group) && value_or(values_, "specialize", 0)) specialise(steps, shape.plan);
+}
+
+/// Each statement's own loops within the shared ones; tasks there where none stand outside.
+std::vector<Step> NestCandidate::distributed_steps(const FusionGroup& group, const GroupPlan& plan, const GroupSteps& shared) {
+  const bool tasks_outside =
+      std::any_of(shared.steps.begin(), shared.steps.end(), [](const Step& step) { return step.name == "parallel"; });
+  const DistributedLoops wanted{.tasks = plan.parallel > 0 && !tasks_outside ? facts_.limits.threads : 0,
+                                .vector = value_or(values_, "vector", 0),
+                                .unroll = value_or(values_, "unroll", 0)};
+  return distribution_steps(variants_.base(chosen_), chosen_.structure, group, plan, shared, facts_.sizes, wanted);
 }
 
 /// Every specialised loop triples the versions of the program: only those of the main group.

@@ -1,6 +1,7 @@
 // The space of a nest: parameters from its structure, and steps from parameters.
 #include "autotune/space/nest/nest_space.h"
 
+#include "autotune/space/distribution.h"
 #include "autotune/space/gpu/gpu_points.h"
 #include "autotune/space/gpu/tensor_fusion.h"
 #include "autotune/space/gpu/tensor_steps.h"
@@ -14,6 +15,7 @@
 #include "support/rounding.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <map>
 #include <optional>
 
@@ -74,6 +76,8 @@ class NestSpace : public Space {
   void make_parameters(const RuleVariant& usual);
   std::vector<std::int64_t> tile_choices(std::int64_t extent, bool leading) const;
   void add_splits(const RuleVariant& usual);
+  bool is_independent(const RuleVariant& variant, const FusionGroup& group, int axis);
+  std::vector<NamedValues> distributed_values(const NamedValues& first) const;
   NamedValues default_values() const;
   std::string tile_of_rows() const;
   std::optional<NamedValues> tiles_of_tasks(std::int64_t tasks) const;
@@ -131,6 +135,7 @@ void NestSpace::make_parameters(const RuleVariant& usual) {
   add_splits(usual);
   std::vector<std::int64_t> fusions;
   std::size_t most_forms = 1, most_outer = 1;
+  bool distributes = false;
   std::map<int, bool> tiled;  // axis -> is it always followed by two more common axes
   std::set<int> reductions;
   const bool on_tensor_cores = limits_.gpu && has_tensor_cores(*limits_.gpu);
@@ -147,10 +152,11 @@ void NestSpace::make_parameters(const RuleVariant& usual) {
     if (!same || kFusions[f] > Fusion::maximal) fusions.push_back(static_cast<std::int64_t>(f));
     for (const FusionGroup& group : groups) {
       most_forms = std::max(most_forms, group.forms.size());
+      distributes = distributes || (!limits_.gpu && distributed_form(variants_, usual, group));
       most_outer = std::max(most_outer, group.axes.size());
       reductions.insert(group.reduction_axes.begin(), group.reduction_axes.end());
       for (std::size_t k = 0; k < group.axes.size(); ++k) {
-        const bool leading = k + 2 < group.axes.size();
+        const bool leading = k + 2 < group.axes.size() && !is_independent(usual, group, group.axes[k]);
         const auto [known, added] = tiled.emplace(group.axes[k], leading);
         known->second = known->second && leading;
       }
@@ -162,7 +168,9 @@ void NestSpace::make_parameters(const RuleVariant& usual) {
     for (std::size_t k = 0; k < count; ++k) values[k] = from + static_cast<std::int64_t>(k);
     return values;
   };
-  if (most_forms > 1) add("form", count_up(0, most_forms));
+  std::vector<std::int64_t> forms = count_up(0, most_forms);
+  if (distributes) forms.insert(forms.begin(), kDistributedForm);
+  if (forms.size() > 1) add("form", forms);
   for (const auto& [axis, leading] : tiled) {
     add("tile." + usual.structure.axes[axis].name, tile_choices(usual.structure.axes[axis].extent, leading));
   }
@@ -207,6 +215,14 @@ void NestSpace::make_parameters(const RuleVariant& usual) {
   add("unroll", {0, 2, 4, 8});
   add("specialize", {0, 1});
   add("streaming", {0, 1});
+}
+
+/// Is the axis one of independent loops around those that statements of the group share?
+bool NestSpace::is_independent(const RuleVariant& variant, const FusionGroup& group, int axis) {
+  if (limits_.gpu) return false;
+  const auto& form = distributed_form(variants_, variant, group);
+  const std::vector<int> axes = form ? independent_axes(group, *form) : std::vector<int>{};
+  return std::find(axes.begin(), axes.end(), axis) != axes.end();
 }
 
 Candidate NestSpace::candidate(const Point& point) const {
@@ -310,6 +326,37 @@ std::optional<NamedValues> NestSpace::tiles_of_tasks(std::int64_t tasks) const {
                      {"tile." + columns.name, column_tile < columns.extent ? column_tile : 0}};
 }
 
+/// Statements of recurrences in loops of their own. Independent loops around them are cut into a task a processor, into a few, or into as
+/// many as the first of them has iterations.
+std::vector<NamedValues> NestSpace::distributed_values(const NamedValues& first) const {
+  constexpr std::int64_t kIterations = 0;
+  std::vector<NamedValues> found;
+  const RuleVariant& usual = variants_.at({usual_rules_});
+  for (const Fusion fusion : {Fusion::none, Fusion::careful, Fusion::maximal}) {
+    for (const std::int64_t each : {std::int64_t{1}, std::int64_t{4}, kIterations}) {
+      NamedValues values = first;
+      bool distributes = false;
+      for (const FusionGroup& group : variants_.fusion_groups(usual, fusion)) {
+        const auto& form = distributed_form(variants_, usual, group);
+        if (!form) continue;
+        distributes = true;
+        std::int64_t left = each == kIterations ? INT64_MAX : each * units();
+        for (const int number : independent_axes(group, *form)) {
+          const Axis& axis = usual.structure.axes[static_cast<std::size_t>(number)];
+          const std::int64_t tile = left == 1 ? 0 : std::max<std::int64_t>(axis.extent / left, 1);
+          values["tile." + axis.name] = tile;
+          if (tile > 0 && axis.extent > 1) left = each == kIterations ? 1 : ceil_div(left, ceil_div(axis.extent, tile));
+        }
+      }
+      if (!distributes) continue;
+      values["form"] = kDistributedForm;
+      values["fusion"] = place_of(fusion);
+      found.push_back(std::move(values));
+    }
+  }
+  return found;
+}
+
 std::vector<Point> NestSpace::defaults() const {
   std::vector<Point> points;
   if (limits_.gpu) {
@@ -319,18 +366,28 @@ std::vector<Point> NestSpace::defaults() const {
     }
     return points;
   }
-  const NamedValues first = default_values();
+  const NamedValues natural = default_values();
+  const std::vector<NamedValues> distributed = distributed_values(natural);
+  const NamedValues first = distributed.empty() ? natural : distributed.front();
   points.push_back(point_of(first));
   const auto changed = [&](const NamedValues& changes) {
     NamedValues values = first;
     for (const auto& [name, value] : changes) values[name] = value;
     points.push_back(point_of(values));
   };
+  for (const NamedValues& values : distributed) changed(values);
   for (const int axis : meeting_axes(variants_, usual_rules_, split_axes_, std::max(units(), 2))) {
     changed({{"split_axis", axis}, {"num_splits", 4 * units()}});
   }
   changed({{"streaming", 1 - value_or(first, "streaming", 0)}});
   changed({{"specialize", 1}});
+  if (!distributed.empty()) {
+    changed({{"parallel", 0}});
+    changed({{"vector", 2 * limits_.vector_elements}});
+    // What takes turns at each point of all loops is slow to try: once is enough.
+    points.push_back(point_of(natural));
+    return points;
+  }
   changed({{"reduction_tile", 128}});
   if (value_or(first, "reduction_axis", -1) >= 0) {
     // More rows a tile: operands of products are packed for fewer tiles.
@@ -352,7 +409,9 @@ std::vector<Point> NestSpace::defaults() const {
   changed({{"fusion", place_of(Fusion::careful)}, {"reduction_axis", -1}});
   for (const Parameter& parameter : parameters_) {
     if (parameter.name == "form") {
-      for (const std::int64_t form : parameter.choices) changed({{"form", form}});
+      for (const std::int64_t form : parameter.choices) {
+        if (form != kDistributedForm) changed({{"form", form}});
+      }
     }
   }
   return points;

@@ -334,13 +334,14 @@ class GroupFinder {
     return try_steps(base_, group_steps(structure_, group, probe_plan(group)).steps).has_value();
   }
 
-  /// By common axis: are its iterations independent?
-  std::vector<bool> parallel_axes(const FusionGroup& group) const {
+  /// By common axis: are its iterations independent? Nothing where the axes cannot stand outside all others.
+  std::optional<std::vector<bool>> parallel_axes(const FusionGroup& group) const {
     const GroupSteps probe = group_steps(structure_, group, probe_plan(group));
     const auto fused = try_steps(base_, probe.steps);
+    if (!fused) return std::nullopt;
     std::vector<bool> parallel;
     for (const int axis : group.axes)
-      parallel.push_back(fused && try_step(*fused, make_step("parallel", {probe.outer.at(axis)})).has_value());
+      parallel.push_back(try_step(*fused, make_step("parallel", {probe.outer.at(axis)})).has_value());
     return parallel;
   }
 
@@ -348,8 +349,8 @@ class GroupFinder {
   /// waits for it, where both share the loop. Fusion that asks for one loop alone takes that into account.
   bool keeps_parallel(const FusionGroup& group) const {
     if (fusion_ == Fusion::maximal || fusion_ == Fusion::prepared) return true;
-    const std::vector<bool> parallel = parallel_axes(group);
-    for (std::size_t k = 0; k < parallel.size(); ++k) {
+    const auto parallel = parallel_axes(group);
+    for (std::size_t k = 0; k < group.axes.size(); ++k) {
       const auto alone = [&](int u) {
         const int axis = group.axes[k];
         const auto [known, added] = parallel_alone_.try_emplace({u, axis}, false);
@@ -358,18 +359,22 @@ class GroupFinder {
           own.loop_groups = {u};
           own.heaviest = u;
           own.axes = {axis};
-          known->second = parallel_axes(own).front();
+          const auto found = parallel_axes(own);
+          known->second = found && found->front();
         }
         return known->second;
       };
-      if (!parallel[k] && std::all_of(group.loop_groups.begin(), group.loop_groups.end(), alone)) return false;
+      if (!(parallel && (*parallel)[k]) && std::all_of(group.loop_groups.begin(), group.loop_groups.end(), alone)) return false;
     }
     return true;
   }
 
   /// Parallel loops, tilability, stream axes and forms.
   void complete(FusionGroup& group) const {
-    group.parallel = parallel_axes(group);
+    auto parallel = parallel_axes(group);
+    // A loop that orders the statements of a step, and that sums do not follow, stands before some of the common ones.
+    for (; !parallel && !group.axes.empty(); parallel = parallel_axes(group)) group.axes.pop_back();
+    group.parallel = parallel.value_or(std::vector<bool>{});
     const bool all_parallel = std::all_of(group.parallel.begin(), group.parallel.end(), [](bool p) { return p; });
     group.tilable = all_parallel || group.axes.size() < 2 || tiles_legally(group, GroupForm{});
     group.forms.push_back({});

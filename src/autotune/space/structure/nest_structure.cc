@@ -41,6 +41,7 @@ std::vector<int> serial_axes(const FusionGroup& group) {
 }
 
 std::vector<int> wavefront_order(const FusionGroup& group, const GroupForm& form) {
+  if (form.kind == GroupForm::Kind::distributed) return form.outside;
   std::vector<int> order = group.axes;
   if (form.kind == GroupForm::Kind::inside) {
     for (const int serial : serial_axes(group)) std::erase(order, serial);

@@ -38,9 +38,11 @@ struct GroupForm {
     wavefront,  ///< one skew; the skewed loop outside, the other one parallel inside it
     time_tile,  ///< skewed so that all common loops can be tiled; wavefronts of tiles in parallel
     inside,  ///< parallel loops tiled, serial ones whole within them, innermost; with a skew of two: its wavefronts one after the other there
+    distributed,  ///< independent loops tiled, serial ones within them, and in those each statement in loops of its own (loop distribution)
   };
   Kind kind = Kind::natural;
-  std::vector<AxisSkew> skews;
+  std::vector<AxisSkew> skews = {};
+  std::vector<int> outside = {};  ///< of distributed: common axes that stand outside, outermost first
 };
 
 /// An axis whose points are parts of another one: point p stands for size*p .. size*p + size - 1 there.

@@ -26,6 +26,7 @@ constexpr std::int64_t kTypical = 512;          ///< what tile sizes are judged 
 constexpr double kCyclesOfTile = 90;            ///< measured on a Sapphire Rapids
 constexpr double kDelayOfLoad = 0.1;
 constexpr int kMostRowsInPlace = 8;
+constexpr double kFewPoints = 512;  ///< rows x columns x depth
 constexpr std::int64_t kLeastDepthOfFetch = 128;
 
 class Planner {
@@ -39,7 +40,7 @@ class Planner {
     plan_.scale = op_.contraction->scale;
     if (!affine()) return std::nullopt;
     orient();
-    if (!classify() || !split_guards()) return std::nullopt;
+    if (!classify() || is_small() || !split_guards()) return std::nullopt;
     block_depth();
     shape();
     choose_panels();
@@ -107,6 +108,13 @@ class Planner {
     if (plan_.depth < 0) return false;
     // Without an iteration of these loops nothing would start the accumulators.
     return std::all_of(plan_.outer_depth.begin(), plan_.outer_depth.end(), [&](int k) { return c_.extent(k).value_or(0) > 0; });
+  }
+
+  /// Packing takes longer than such a product.
+  bool is_small() const {
+    double points = 1;
+    for (const int k : {plan_.row, plan_.column, plan_.depth}) points *= static_cast<double>(size(k));
+    return points <= kFewPoints;
   }
 
   /// Every part must concern outer dims only, or be a bound of one dim of the product given the outer ones.

@@ -67,6 +67,25 @@ TileOp without_single_terms(const TileOp& op) {
   return result;
 }
 
+bool uses_blocks(const TileNode& node) {
+  return node.loop_kind == LoopKind::gpu_block ||
+         std::any_of(node.children.begin(), node.children.end(), [](const TileTree& child) { return uses_blocks(*child); });
+}
+
+/// Ops without dims of one value, which say in what order statements of a step stand: sums are products then, and maps start them.
+TileTree without_single_dims(const TileTree& tree) {
+  TileNode node = *tree;
+  for (TileTree& child : node.children) child = without_single_dims(child);
+  for (std::size_t k = node.op.dims.size(); k-- > 0;) {
+    const OpDim dim = node.op.dims[k];
+    if (!(dim.upper - dim.lower).is_constant(1)) continue;
+    node.op.dims.erase(node.op.dims.begin() + static_cast<std::ptrdiff_t>(k));
+    substitute_variable(node.op, dim.var, dim.lower);
+    classify(node.op);
+  }
+  return std::make_shared<const TileNode>(std::move(node));
+}
+
 /// On tensor cores, sums that are products of matrices but for terms of one value become such products, and what writes elements at any
 /// index, each once, works on whole tiles.
 TileTree with_products(const TileTree& node, bool on_tensor_cores = false) {
@@ -245,6 +264,7 @@ std::vector<SizeConstraint> size_constraints(const isl::set& context) {
 }
 
 TileProgram finish(TileProgram program) {
+  if (!uses_blocks(*program.root)) program.root = without_single_dims(program.root);
   program.root = fold_initializations(with_products(program.root));
   SingleIterations(program).drop();
   return program;

@@ -1,0 +1,61 @@
+// Dims of one value: they order the statements of a step, and are no dims of ops outside of blocks.
+#include "codegen/proof/program_proof.h"
+#include "codegen/tile/tile_program.h"
+#include "support/nests/apply_steps.h"
+#include "support/nests/recurrence_nests.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+
+namespace nestor {
+namespace {
+
+void add_ops(const TileNode& node, std::map<std::string, TileOp>& ops) {
+  if (node.kind == TileNode::Kind::op) ops.emplace(node.op.name, node.op);
+  for (const TileTree& child : node.children) add_ops(*child, ops);
+}
+
+std::map<std::string, TileOp> ops_of(const Schedule& schedule) {
+  const TileProgram program = build_tile_program(schedule);
+  EXPECT_EQ(prove_program(program, schedule).verdict, ProofVerdict::proved);
+  std::map<std::string, TileOp> ops;
+  add_ops(*program.root, ops);
+  return ops;
+}
+
+const std::vector<std::string> kApart{"fission(start.r, m)",    "fission(start.s, m)",    "fission(start.p, m)",
+                                      "fission(start.r, left)", "fission(start.s, left)", "fission(start.p, left)",
+                                      "fission(start.r, sum)",  "fission(start.s, sum)",  "fission(start.p, sum)"};
+
+TEST(SingleDims, SumsOfAStepAreProductsAndTheRestAreMaps) {
+  const auto ops = ops_of(testing::scheduled(samples::corrected_matrix(), kApart));
+  EXPECT_EQ(ops.at("sum").kind, OpKind::contract);
+  EXPECT_EQ(ops.at("sum").dims.size(), 2u) << "columns, and the sum's terms";
+  EXPECT_TRUE(ops.at("sum").initialize) << "its start is folded into it";
+  EXPECT_EQ(ops.at("left").kind, OpKind::map);
+  EXPECT_EQ(ops.at("left").dims.size(), 1u);
+  EXPECT_EQ(ops.at("m").kind, OpKind::map);
+  EXPECT_EQ(ops.at("m").dims.size(), 2u);
+}
+
+TEST(SingleDims, StayWhereABlockPlansThem) {
+  auto steps = kApart;
+  steps.emplace_back("gpu_blocks(start.b)");
+  const auto ops = ops_of(testing::scheduled(samples::corrected_matrix(), steps));
+  EXPECT_EQ(ops.at("left").dims.size(), 3u);
+}
+
+/// Where sizes decide whether there is one value, the dim stays.
+TEST(SingleDims, ASizeMayBeOne) {
+  const Nest nest = samples::NestBuilder("scaled", {{"rows", 1}, {"cols", 1}})
+                        .tensor("x", TensorRole::input, {"rows", "cols"})
+                        .tensor("y", TensorRole::output, {"rows", "cols"})
+                        .statement("y[i, j] : 0 <= i < rows and 0 <= j < cols", "y[i, j]", {"x[i, j]"},
+                                   samples::operator+(samples::read(0), samples::number(1)))
+                        .build();
+  EXPECT_EQ(ops_of(Schedule(nest)).at("y").dims.size(), 2u);
+}
+
+}  // namespace
+}  // namespace nestor
