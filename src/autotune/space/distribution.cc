@@ -152,10 +152,15 @@ class Distribution {
     return high - low + 1;
   }
 
-  /// The outermost loop that can run in parallel, a stretch a task.
+  /// The outermost loop that can run in parallel and has an iteration for each task, or the longest one: a stretch a task.
   void cut_into_tasks(OwnLoops& own, int tasks) {
-    for (std::size_t k = 0; k < own.names.size(); ++k) {
-      if (own.extents[k] < 2) continue;
+    std::vector<std::size_t> places(own.names.size());
+    std::iota(places.begin(), places.end(), 0);
+    std::stable_sort(places.begin(), places.end(), [&](std::size_t a, std::size_t b) {
+      return std::min<std::int64_t>(own.extents[a], tasks) > std::min<std::int64_t>(own.extents[b], tasks);
+    });
+    for (const std::size_t k : places) {
+      if (own.extents[k] < 2) return;
       const std::string outer = own.names[k] + "_t", inner = own.names[k] + "_p";
       const Schedule before = schedule_;
       const std::size_t count = steps_.size();
@@ -221,6 +226,42 @@ std::vector<Step> distribution_steps(const Schedule& base, const NestStructure& 
     distribution.mark(loop_group, wanted);
   }
   return distribution.take_steps();
+}
+
+std::vector<NamedValues> likely_distributions(RuleVariants& variants, const RuleVariant& usual, std::int64_t processors,
+                                              const NamedValues& first) {
+  constexpr std::int64_t kIterations = 0, kInside = -1;
+  const auto axis_of = [&](int number) -> const Axis& { return usual.structure.axes[static_cast<std::size_t>(number)]; };
+  std::vector<NamedValues> found;
+  for (const Fusion fusion : {Fusion::none, Fusion::careful, Fusion::maximal}) {
+    std::vector<std::vector<int>> around;  // independent axes of each group that has such a form
+    std::int64_t most = 0;                 // of their iterations
+    for (const FusionGroup& group : variants.fusion_groups(usual, fusion)) {
+      const auto& form = distributed_form(variants, usual, group);
+      if (!form) continue;
+      around.push_back(independent_axes(group, *form));
+      std::int64_t iterations = 1;
+      for (const int number : around.back()) iterations *= axis_of(number).extent;
+      most = std::max(most, iterations);
+    }
+    if (around.empty()) continue;
+    for (const std::int64_t each : {2 * most <= processors ? kInside : 1, std::int64_t{4}, kIterations}) {
+      NamedValues values = first;
+      values["form"] = kDistributedForm;
+      values["fusion"] = place_of(fusion);
+      for (const std::vector<int>& axes : around) {
+        std::int64_t left = each == kIterations ? INT64_MAX : each * processors;
+        for (const int number : axes) {
+          const Axis& axis = axis_of(number);
+          const std::int64_t tile = left <= 1 || axis.extent == 1 ? 0 : std::max<std::int64_t>(axis.extent / left, 1);
+          values["tile." + axis.name] = tile;
+          if (tile > 0) left = each == kIterations ? 1 : ceil_div(left, ceil_div(axis.extent, tile));
+        }
+      }
+      found.push_back(std::move(values));
+    }
+  }
+  return found;
 }
 
 }  // namespace nestor

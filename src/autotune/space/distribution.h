@@ -1,6 +1,7 @@
 // Loop distribution: statements that share the serial loops of a recurrence get loops of their own inside them.
 #pragma once
 
+#include "autotune/space/space.h"
 #include "autotune/space/structure/group_steps.h"
 #include "autotune/space/structure/rule_variants.h"
 
@@ -19,6 +20,12 @@ const std::optional<GroupForm>& distributed_form(RuleVariants& variants, const R
 
 /// Common axes that stand outside in the form and whose iterations are independent, outermost first.
 std::vector<int> independent_axes(const FusionGroup& group, const GroupForm& form);
+
+/// Values of points with statements of recurrences in loops of their own, the best guess first; the others are those of `first`. Empty where no
+/// fusion group has such a form. Independent loops around them are cut into a task a processor, into a few, or into as many as the first of
+/// them has iterations. Where they are too few for the processors, they stay inside of a step, which has tasks itself.
+std::vector<NamedValues> likely_distributions(RuleVariants& variants, const RuleVariant& usual, std::int64_t processors,
+                                              const NamedValues& first);
 
 /// What is asked of loops inside a step of a recurrence.
 struct DistributedLoops {

@@ -85,6 +85,24 @@ TEST(Distribution, OneSequenceHasTasksInsideOfEachStepWhereThoseAreLarge) {
   EXPECT_TRUE(parallel_loops(alone.first(), "sum").empty()) << alone.first().str();
 }
 
+TEST(Distribution, FewSequencesForManyProcessorsHaveTasksInsideOfEachStepToo) {
+  for (const std::int64_t batch : {1, 3}) {
+    HostSpace host(samples::batched_states(batch, 8, 96), 16);
+    const Schedule schedule = host.first();
+    EXPECT_EQ(parallel_loops(schedule, "sum"), std::vector<std::size_t>{1}) << schedule.str();
+    EXPECT_EQ(schedule.loops_of("sum").front(), "start.t") << schedule.str();
+    const std::string tasks = schedule.loops_of("sum").at(1);
+    EXPECT_TRUE(tasks.starts_with("start.s")) << tasks << ": 96 states are cut, not " << batch << " sequences\n"
+                                              << schedule.str();
+    MeasureOptions options;
+    options.threads = 4;
+    options.repetitions = 1;
+    options.compile_timeout_s = options.run_timeout_s = 240;
+    const TrialRecord trial = measure_schedule(schedule, samples::batched_states(batch, 8, 96), host.sizes, options);
+    EXPECT_EQ(trial.status, TrialStatus::ok) << trial.reason << "\n" << schedule.str();
+  }
+}
+
 TEST(Distribution, StatementsThatMeetInAStepStayTogether) {
   HostSpace host(samples::sweeps());
   const Schedule schedule = host.first();

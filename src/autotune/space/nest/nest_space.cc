@@ -77,7 +77,6 @@ class NestSpace : public Space {
   std::vector<std::int64_t> tile_choices(std::int64_t extent, bool leading) const;
   void add_splits(const RuleVariant& usual);
   bool is_independent(const RuleVariant& variant, const FusionGroup& group, int axis);
-  std::vector<NamedValues> distributed_values(const NamedValues& first) const;
   NamedValues default_values() const;
   std::string tile_of_rows() const;
   std::optional<NamedValues> tiles_of_tasks(std::int64_t tasks) const;
@@ -326,37 +325,6 @@ std::optional<NamedValues> NestSpace::tiles_of_tasks(std::int64_t tasks) const {
                      {"tile." + columns.name, column_tile < columns.extent ? column_tile : 0}};
 }
 
-/// Statements of recurrences in loops of their own. Independent loops around them are cut into a task a processor, into a few, or into as
-/// many as the first of them has iterations.
-std::vector<NamedValues> NestSpace::distributed_values(const NamedValues& first) const {
-  constexpr std::int64_t kIterations = 0;
-  std::vector<NamedValues> found;
-  const RuleVariant& usual = variants_.at({usual_rules_});
-  for (const Fusion fusion : {Fusion::none, Fusion::careful, Fusion::maximal}) {
-    for (const std::int64_t each : {std::int64_t{1}, std::int64_t{4}, kIterations}) {
-      NamedValues values = first;
-      bool distributes = false;
-      for (const FusionGroup& group : variants_.fusion_groups(usual, fusion)) {
-        const auto& form = distributed_form(variants_, usual, group);
-        if (!form) continue;
-        distributes = true;
-        std::int64_t left = each == kIterations ? INT64_MAX : each * units();
-        for (const int number : independent_axes(group, *form)) {
-          const Axis& axis = usual.structure.axes[static_cast<std::size_t>(number)];
-          const std::int64_t tile = left == 1 ? 0 : std::max<std::int64_t>(axis.extent / left, 1);
-          values["tile." + axis.name] = tile;
-          if (tile > 0 && axis.extent > 1) left = each == kIterations ? 1 : ceil_div(left, ceil_div(axis.extent, tile));
-        }
-      }
-      if (!distributes) continue;
-      values["form"] = kDistributedForm;
-      values["fusion"] = place_of(fusion);
-      found.push_back(std::move(values));
-    }
-  }
-  return found;
-}
-
 std::vector<Point> NestSpace::defaults() const {
   std::vector<Point> points;
   if (limits_.gpu) {
@@ -367,7 +335,7 @@ std::vector<Point> NestSpace::defaults() const {
     return points;
   }
   const NamedValues natural = default_values();
-  const std::vector<NamedValues> distributed = distributed_values(natural);
+  const std::vector<NamedValues> distributed = likely_distributions(variants_, variants_.at({usual_rules_}), units(), natural);
   const NamedValues first = distributed.empty() ? natural : distributed.front();
   points.push_back(point_of(first));
   const auto changed = [&](const NamedValues& changes) {
