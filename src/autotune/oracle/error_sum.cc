@@ -98,7 +98,7 @@ void ErrorSum::add_terms(const Terms& terms, double& sum) {
     exact += term;
     // Hardly ever: a branch that is foreseen takes no time.
     const double size = std::fabs(exact);
-    if (size >= semantics::kOverflow || size <= semantics::kUnderflow) exact = semantics::in_range(exact);
+    if (size > semantics::kFarthestNumber || size <= semantics::kUnderflow) exact = semantics::in_range(exact);
     deviation = std::max(deviation, std::fabs(static_cast<double>(simulated) - exact));
     if constexpr (kOperands) {
       inherited += terms.operands[k] == kInfinite ? kInfinite : terms.errors[k];

@@ -98,7 +98,10 @@ double exponential_error(const Value& a, double result, double scale, bool coars
   const double relative =
       2 * kUnit * std::fabs(exponent) + (coarse && a.value != 0 ? kCoarseExp : 0) + (moved ? kUnits * kUnit : 0);
   constexpr double kSurelyLarger = -100;  // an exponential of it is more than 2^-152, and need not be computed
-  if (exponent + margin < kSurelyLarger && std::exp(exponent + margin) < 0x1p-152) return result;
+  if (exponent + margin < kSurelyLarger && std::exp(exponent + margin) < 0x1p-152) {
+    // Relative to another reference it may be no 0 yet where it meets an infinity.
+    return relative_to_other ? std::max(result, kSmallestNormal / kErrorMargin) : result;
+  }
   return rounded(result, inherited + relative * result, a.value == 0 ? 0 : kUnits) +
          (result < 8 * kSmallestNormal ? kSmallestNormal / kErrorMargin : 0);
 }

@@ -336,12 +336,14 @@ void prove_stages(const Subject& subject) {
   }
   for (const Run& run : subject.model.runs()) {
     for (const OpMember& member : run.members) {
-      for (const TileAccess& read : member.op->reads) {
+      for (std::size_t k = 0; k < member.op->reads.size(); ++k) {
+        const TileAccess& read = member.op->reads[k];
         const bool staged = stages.count(read.buffer) != 0;
         if (!run.is_role(OpRole::statement) || staged) continue;
         const Buffer& buffer = subject.model.buffer(read.buffer);
         const auto home = homes.find(buffer.tensor);
-        if (home == homes.end() || home->second != read.buffer)
+        if (home != homes.end() && home->second == read.buffer) continue;
+        if (!reached_points(subject.model, member, static_cast<int>(k), member.instances).is_empty())
           throw BrokenObligation(
               fmt::format("storage: {} reads {}, where {} is not written", title(run), buffer.name, buffer.tensor));
       }

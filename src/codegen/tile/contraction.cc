@@ -27,13 +27,13 @@ bool collect(const ScalarExpr& value, Factors& out) {
       return true;
     case ScalarOp::read:
       out.reads.push_back(value.ordinal());
-      return true;
+      return out.reads.size() <= 2;  // a power of very many factors ends here
     case ScalarOp::cast: {
       const ScalarExpr& from = value.args()[0];
       if (!is_16_bits(from.type())) return collect(from, out);
       if (from.op() != ScalarOp::read) return false;
       out.reads.push_back(from.ordinal());
-      return true;
+      return out.reads.size() <= 2;
     }
     default:
       return false;

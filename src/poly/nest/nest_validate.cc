@@ -13,6 +13,7 @@
 #include "poly/isl/isl_tools.h"
 #include "poly/nest/nest.h"
 #include "poly/nest/nest_sets.h"
+#include "poly/nest/scalar_share.h"
 #include "support/error.h"
 #include "support/scalar_range.h"
 
@@ -243,13 +244,16 @@ class Validator {
 
   /// True when some use of read `ordinal` is evaluated for every instance.
   static bool is_unguarded(const ScalarExpr& expr, int ordinal) {
-    if (!expr.defined()) return false;
+    std::set<const void*> seen;
+    return expr.defined() && is_unguarded(expr, ordinal, seen);
+  }
+
+  static bool is_unguarded(const ScalarExpr& expr, int ordinal, std::set<const void*>& seen) {
     if (expr.op() == ScalarOp::read) return expr.ordinal() == ordinal;
-    if (expr.op() == ScalarOp::select) return is_unguarded(expr.args()[0], ordinal);
-    for (const ScalarExpr& arg : expr.args()) {
-      if (is_unguarded(arg, ordinal)) return true;
-    }
-    return false;
+    if (!expr.args().empty() && !seen.insert(node_identity(expr)).second) return false;
+    if (expr.op() == ScalarOp::select) return is_unguarded(expr.args()[0], ordinal, seen);
+    return std::any_of(expr.args().begin(), expr.args().end(),
+                       [&](const ScalarExpr& arg) { return is_unguarded(arg, ordinal, seen); });
   }
 
   const isl::set& box_of(const Tensor& tensor) const {

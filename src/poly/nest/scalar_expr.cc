@@ -7,8 +7,11 @@
 #include <array>
 #include <cmath>
 #include <limits>
+#include <map>
+#include <set>
 #include <unordered_map>
 #include <unordered_set>
+#include <utility>
 
 #include "support/error.h"
 
@@ -165,21 +168,36 @@ ScalarExpr ScalarExpr::make(ScalarOp op, std::vector<ScalarExpr> args) {
   return ScalarExpr(Node{op, type, 0, -1, {}, std::move(args)});
 }
 
-bool ScalarExpr::equals(const ScalarExpr& other) const {
-  if (node_ == other.node_) return true;
-  if (!defined() || !other.defined()) return false;
-  const Node& a = *node_;
-  const Node& b = *other.node_;
-  const bool same_number = a.number == b.number || (std::isnan(a.number) && std::isnan(b.number));
-  if (a.op != b.op || a.type != b.type || !same_number || std::signbit(a.number) != std::signbit(b.number) ||
-      a.ordinal != b.ordinal || a.name != b.name || a.args.size() != b.args.size()) {
-    return false;
+namespace {
+
+/// Compares two expressions. Pairs of parts are compared once: without that, ones that use each part twice would take for ever.
+class Comparison {
+ public:
+  bool same(const ScalarExpr& a, const ScalarExpr& b) {
+    if (!a.defined() || !b.defined()) return a.defined() == b.defined();
+    if (&a.args() == &b.args()) return true;  // one node
+    const bool same_number = a.number() == b.number() || (std::isnan(a.number()) && std::isnan(b.number()));
+    if (a.op() != b.op() || a.type() != b.type() || !same_number || std::signbit(a.number()) != std::signbit(b.number()) ||
+        a.ordinal() != b.ordinal() || a.name() != b.name() || a.args().size() != b.args().size()) {
+      return false;
+    }
+    // A pair that was met before is equal, or the comparison has ended. Few nodes are compared sooner than looked up.
+    if (++compared_ > kFew && !met_.emplace(&a.args(), &b.args()).second) return true;
+    for (std::size_t k = 0; k < a.args().size(); ++k) {
+      if (!same(a.args()[k], b.args()[k])) return false;
+    }
+    return true;
   }
-  for (std::size_t k = 0; k < a.args.size(); ++k) {
-    if (!a.args[k].equals(b.args[k])) return false;
-  }
-  return true;
-}
+
+ private:
+  static constexpr int kFew = 64;
+  int compared_ = 0;
+  std::set<std::pair<const void*, const void*>> met_;
+};
+
+}  // namespace
+
+bool ScalarExpr::equals(const ScalarExpr& other) const { return Comparison().same(*this, other); }
 
 ScalarExpr ScalarExpr::with_args(std::vector<ScalarExpr> args) const {
   if (args.empty()) return *this;
@@ -219,29 +237,72 @@ bool ScalarExpr::reads(int ordinal) const {
   return found;
 }
 
+namespace {
+
+/// The text of an expression. What is met again and would be long is named: ones that use each part twice would fill the memory.
+class Printer {
+ public:
+  Printer(const std::function<std::string(int)>& read_name, const std::function<std::string(int)>& index_name)
+      : read_name_(read_name), index_name_(index_name) {}
+
+  std::string text(const ScalarExpr& expr) {
+    const std::string whole = of(expr);
+    if (definitions_.empty()) return whole;
+    return fmt::format("{} where {}", whole, fmt::join(definitions_, ", "));
+  }
+
+ private:
+  static constexpr std::size_t kLongestText = 4096;  ///< of a part that is written once more
+
+  std::string of(const ScalarExpr& expr) {
+    const auto known = known_.find(&expr.args());
+    if (expr.args().empty() || known == known_.end()) {
+      std::string text = new_text(expr);
+      if (text.size() > kLongestText) {
+        const std::string name = fmt::format("v{}", definitions_.size());
+        definitions_.push_back(fmt::format("{} = {}", name, text));
+        text = name;
+      }
+      if (!expr.args().empty()) known_.emplace(&expr.args(), text);
+      return text;
+    }
+    return known->second;
+  }
+
+  std::string new_text(const ScalarExpr& expr) {
+    switch (expr.op()) {
+      case ScalarOp::constant:
+        return number_text(expr.number());
+      case ScalarOp::index:
+        return index_name_(expr.ordinal());
+      case ScalarOp::scalar:
+        return expr.name();
+      case ScalarOp::read:
+        return read_name_(expr.ordinal());
+      default:
+        break;
+    }
+    std::vector<std::string> parts;
+    for (const ScalarExpr& arg : expr.args()) parts.push_back(of(arg));
+    const std::string_view symbol = infix_symbol(expr.op());
+    if (!symbol.empty()) return fmt::format("({} {} {})", parts[0], symbol, parts[1]);
+    if (expr.op() == ScalarOp::neg) return "-" + parts[0];
+    if (expr.op() == ScalarOp::logical_not) return "!" + parts[0];
+    const std::string_view called = expr.op() == ScalarOp::cast ? to_string(expr.type()) : to_string(expr.op());
+    return fmt::format("{}({})", called, fmt::join(parts, ", "));
+  }
+
+  const std::function<std::string(int)>& read_name_;
+  const std::function<std::string(int)>& index_name_;
+  std::map<const void*, std::string> known_;  ///< by the address of a node's arguments, which the expression keeps alive
+  std::vector<std::string> definitions_;
+};
+
+}  // namespace
+
 std::string ScalarExpr::str(const std::function<std::string(int)>& read_name,
                             const std::function<std::string(int)>& index_name) const {
-  if (!defined()) return "(undefined)";
-  switch (op()) {
-    case ScalarOp::constant:
-      return number_text(number());
-    case ScalarOp::index:
-      return index_name(ordinal());
-    case ScalarOp::scalar:
-      return name();
-    case ScalarOp::read:
-      return read_name(ordinal());
-    default:
-      break;
-  }
-  std::vector<std::string> parts;
-  for (const ScalarExpr& arg : args()) parts.push_back(arg.str(read_name, index_name));
-  const std::string_view symbol = infix_symbol(op());
-  if (!symbol.empty()) return fmt::format("({} {} {})", parts[0], symbol, parts[1]);
-  if (op() == ScalarOp::neg) return "-" + parts[0];
-  if (op() == ScalarOp::logical_not) return "!" + parts[0];
-  const std::string_view called = op() == ScalarOp::cast ? to_string(type()) : to_string(op());
-  return fmt::format("{}({})", called, fmt::join(parts, ", "));
+  return defined() ? Printer(read_name, index_name).text(*this) : "(undefined)";
 }
 
 std::string_view to_string(ReductionOp op) {

@@ -14,11 +14,14 @@ namespace nestor::semantics {
 
 /// From here on f32 rounds to infinity, and up to here to zero.
 inline constexpr double kOverflow = 0x1p128 - 0x1p103, kUnderflow = 0x1p-150;
+/// The largest number of f32: what lies between it and kOverflow is rounded to it.
+inline constexpr double kFarthestNumber = std::numeric_limits<float>::max();
 
 /// The result of an f32 operation with the range of f32.
 inline double in_range(double value) {
   const double magnitude = std::fabs(value);
   if (magnitude >= kOverflow) return std::copysign(std::numeric_limits<double>::infinity(), value);
+  if (magnitude > kFarthestNumber) return std::copysign(kFarthestNumber, value);
   return magnitude <= kUnderflow ? std::copysign(0.0, value) : value;
 }
 

@@ -34,7 +34,22 @@ class Sharing {
   std::map<const void*, ScalarExpr> done_;  ///< by the identity of the original, which the caller keeps alive
 };
 
+/// Takes the nodes of the expression from `left`, until none are left.
+void count_down(const ScalarExpr& expr, int& left) {
+  --left;
+  for (const ScalarExpr& arg : expr.args()) {
+    if (left <= 0) return;
+    count_down(arg, left);
+  }
+}
+
 }  // namespace
+
+bool is_short(const ScalarExpr& expr) {
+  int left = 4096;
+  count_down(expr, left);
+  return left > 0;
+}
 
 ScalarExpr share_nodes(const ScalarExpr& expr) { return expr.defined() ? Sharing().share(expr) : expr; }
 

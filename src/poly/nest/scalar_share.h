@@ -11,4 +11,8 @@ ScalarExpr share_nodes(const ScalarExpr& expr);
 /// Equal for two handles of one node, while either is alive.
 inline const void* node_identity(const ScalarExpr& expr) { return &expr.args(); }
 
+/// Has the expression at most some thousand nodes, each counted as often as it is used? What goes through expressions part by part, and
+/// through shared parts again and again, would never end for others.
+bool is_short(const ScalarExpr& expr);
+
 }  // namespace nestor

@@ -1,6 +1,7 @@
 // Schedule: construction, the persistent step list, and what it tells about itself.
 #include "poly/schedule/schedule.h"
 
+#include "poly/algebra/values/reached_points.h"
 #include "poly/schedule/order/isl_maps.h"
 #include "poly/schedule/order/loop_tree.h"
 #include "poly/schedule/order/schedule_data.h"
@@ -24,7 +25,9 @@ struct TriedData : ScheduleData {
 }  // namespace
 
 Schedule::Schedule(Nest nest)
-    : Schedule(original_order_of(std::make_shared<const NestFacts>(nest, Nest(nest), std::vector<Composite>{}, false))) {}
+    : Schedule(original_order_of(std::make_shared<const NestFacts>(nest, Nest(nest), std::vector<Composite>{}, false))) {
+  with_isl_budget("checking reads of nest " + nest.op, [&] { guarded_sizes(nest); });
+}
 
 Schedule::Schedule(ScheduleData data) : data_(std::make_shared<const TriedData>(std::move(data))) {}
 

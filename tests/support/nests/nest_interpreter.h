@@ -69,12 +69,15 @@ class Interpreter {
     return memory;
   }
 
-  /// Whether the last run in the original order stored 0 for a number that 16 bits are too few for.
-  bool rounded_to_zero() const { return rounded_to_zero_; }
+  /// Tensors for which the last run in the original order had 0 for a number that 16 bits, or an exponential in f32, are too few for.
+  const std::set<std::string>& vanished() const { return vanished_; }
+  /// Tensors of 16 bits for which it had an infinity for a finite number.
+  const std::set<std::string>& overflowed() const { return overflowed_; }
 
   /// Runs everything in the original order.
   void run(Memory& memory) {
-    rounded_to_zero_ = false;
+    vanished_.clear();
+    overflowed_.clear();
     for (std::size_t k = 0; k < nest_.statements.size();) k = run_group(memory, k);
   }
 
@@ -189,10 +192,22 @@ class Interpreter {
       const auto found = index_maps_.try_emplace(function.get(), isl::manage(isl_map_from_pw_aff(function.copy()))).first;
       return image(found->second, s, dims)->at(0);
     };
-    const double value = evaluate(s.value, read, index, [&](const std::string& name) { return scalars_.at(name); });
-    if (value == 0 && s.value.op() == ScalarOp::cast && size_in_bytes(s.value.type()) == 2)
-      rounded_to_zero_ = rounded_to_zero_ || evaluate(s.value.args()[0], read, index,
-                                                      [&](const std::string& name) { return scalars_.at(name); }) != 0;
+    const auto scalar = [&](const std::string& name) { return scalars_.at(name); };
+    const double value = evaluate(s.value, read, index, scalar);
+    const bool narrowed = s.value.op() == ScalarOp::cast && size_in_bytes(s.value.type()) == 2;
+    if (narrowed && (value == 0 || std::isinf(value))) {
+      const double wide = evaluate(s.value.args()[0], read, index, scalar);
+      if (value == 0 && wide != 0) vanished_.insert(s.write.tensor);
+      if (value != 0 && std::isfinite(wide)) overflowed_.insert(s.write.tensor);
+    }
+    // An exponential that is 0 shows in a value of 0, or in NaN where it meets an infinity.
+    if (value == 0 || std::isnan(value)) {
+      s.value.visit([&](const ScalarExpr& node) {
+        if (node.op() != ScalarOp::exp && node.op() != ScalarOp::exp2) return;
+        if (evaluate(node, read, index, scalar) == 0 && std::isfinite(evaluate(node.args()[0], read, index, scalar)))
+          vanished_.insert(s.write.tensor);
+      });
+    }
     const Index target = *image(s.write.relation, s, dims);
     Elements& elements = memory[s.write.tensor];
     if (!s.reduction) {
@@ -323,7 +338,7 @@ class Interpreter {
 
   const Nest& nest_;
   std::map<std::string, double> scalars_;
-  bool rounded_to_zero_ = false;
+  std::set<std::string> vanished_, overflowed_;
   Sizes sizes_;
   mutable std::map<const Statement*, std::vector<Index>> points_;
   std::map<const void*, Table> tables_;

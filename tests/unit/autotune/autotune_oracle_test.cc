@@ -379,6 +379,32 @@ TEST(Oracle, WeightsThatVanishIn16BitsPromiseNothingOfInfinities) {
   EXPECT_EQ(bound_of(ElementType::bf16, 1e-9), 0);
 }
 
+/// exp(x - m) may be taken relative to another reference, and be no 0 where it meets an infinity; exp(x) is 0 for everybody.
+TEST(Oracle, ExponentialsOfDifferencesThatVanishPromiseNothingOfInfinities) {
+  using samples::read, samples::operator*, samples::operator-;
+  const auto bound_of = [&](double x, const ScalarExpr& exponent) {
+    const Nest nest = samples::NestBuilder("weights", {{"N", 1}})
+                          .tensor("x", TensorRole::input, {"N"})
+                          .tensor("m", TensorRole::input, {"N"})
+                          .tensor("v", TensorRole::input, {"N"})
+                          .tensor("y", TensorRole::output, {"N"})
+                          .statement("S[i] : 0 <= i < N", "y[i]", {"x[i]", "m[i]", "v[i]"},
+                                     ScalarExpr::make(ScalarOp::exp, {exponent}) * read(2))
+                          .build();
+    HostTensors inputs = make_inputs(nest, {{"N", 1}}, 1);
+    inputs.at("x").set(0, x);
+    inputs.at("m").set(0, 0);
+    inputs.at("v").set(0, std::numeric_limits<double>::infinity());
+    Reference reference(nest, {{"N", 1}}, {}, inputs);
+    reference.evaluate_all(1e3);
+    return reference.bounded_value("y", 0, 1e3)->bound;
+  };
+  EXPECT_EQ(bound_of(-120, read(0) - read(1)), std::numeric_limits<double>::infinity());
+  EXPECT_EQ(bound_of(-20, read(0) - read(1)), 0) << "an infinity, whoever computes it";
+  EXPECT_EQ(bound_of(-std::numeric_limits<double>::infinity(), read(0) - read(1)), 0) << "NaN, as nothing moves -inf";
+  EXPECT_EQ(bound_of(-120, read(0)), 0);
+}
+
 TEST(Oracle, ResultsOf16BitsAreWhatSomeValueWithinTheBoundRoundsTo) {
   // 1 + 2^-8 lies between 1 and 1 + 2^-7, and rounds to the even one.
   const HostTensors results = one_tensor(ElementType::bf16, {1, 1 + 0x1p-7});

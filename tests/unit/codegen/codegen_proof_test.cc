@@ -1,5 +1,6 @@
 // The proof of tile programs on programs with one thing wrong in each: what is refuted, with which obligation and an example.
 #include "codegen/proof/program_proof.h"
+#include "support/error.h"
 #include "support/nests/algebra_nests.h"
 #include "support/nests/apply_steps.h"
 #include "support/nests/sample_nests.h"
@@ -8,6 +9,7 @@
 #include <gtest/gtest.h>
 
 #include <functional>
+#include <optional>
 
 namespace nestor {
 namespace {
@@ -119,12 +121,7 @@ TEST(ProgramProof, AReadNeedNotExistWhereTheValueDoesNotComeToIt) {
 
 TEST(ProgramProof, AGuardThatLetsAReadThroughIsRefuted) {
   // The nest says nothing of the element of i = 4, and the select takes it.
-  for (const bool in_rows : {false, true}) {
-    const Schedule schedule(shifted("5", 4, in_rows));
-    const ProgramProof proof = prove_program(build_tile_program(schedule), schedule);
-    EXPECT_EQ(proof.verdict, ProofVerdict::refuted);
-    EXPECT_THAT(proof.reason, HasSubstr("op 's': its read 0 is not the statement's element of x, for example n = 5: s_i = 4"));
-  }
+  for (const bool in_rows : {false, true}) EXPECT_THROW(Schedule{shifted("5", 4, in_rows)}, UserError);
   const Proved proved(scheduled(shifted("4", 4), {}));
   const auto with_read = [&](const IntExpr& index) {
     return proved.refutation(with_op(proved.program, "s", [&](TileOp& op) { op.reads[0].index[0] = index; }));
@@ -156,8 +153,13 @@ TEST(ProgramProof, GuardsOfSeveralConditions) {
                           .tensor("y", TensorRole::output, {"n"})
                           .statement("s[i] : 0 <= i < n", "y[i]", {"x[i - 4] : " + exists, "x[i]"}, value, std::nullopt, {"i"})
                           .build();
-    const Schedule schedule(nest);
-    return prove_program(build_tile_program(schedule), schedule).verdict;
+    std::optional<Schedule> schedule;
+    try {
+      schedule.emplace(nest);
+    } catch (const UserError&) {
+      return ProofVerdict::refuted;
+    }
+    return prove_program(build_tile_program(*schedule), *schedule).verdict;
   };
   const auto chosen = [&](const ScalarExpr& condition) {
     return ScalarExpr::make(ScalarOp::select, {condition, read(0), number(0)});
@@ -165,8 +167,8 @@ TEST(ProgramProof, GuardsOfSeveralConditions) {
   const auto both = [](const ScalarExpr& a, const ScalarExpr& b) { return ScalarExpr::make(ScalarOp::logical_and, {a, b}); };
   EXPECT_EQ(verdict(chosen(both(low, high)), "4 <= i <= 8"), ProofVerdict::proved);
   EXPECT_EQ(verdict(chosen(both(low, high)), "4 <= i <= 7"), ProofVerdict::refuted);
-  EXPECT_EQ(verdict(chosen(both(low, positive)), "4 <= i"), ProofVerdict::refuted)
-      << "data beside the condition: it is not looked into";
+  EXPECT_EQ(verdict(chosen(both(low, positive)), "4 <= i"), ProofVerdict::proved) << "data beside the condition";
+  EXPECT_EQ(verdict(chosen(both(low, positive)), "5 <= i"), ProofVerdict::refuted);
   EXPECT_EQ(verdict(ScalarExpr::make(ScalarOp::select, {low, chosen(positive), number(1)}), "4 <= i"), ProofVerdict::proved);
   EXPECT_EQ(verdict(ScalarExpr::make(ScalarOp::select, {low, read(0), chosen(positive)}), "4 <= i"), ProofVerdict::refuted);
   const ScalarExpr compares = both(low, ScalarExpr::make(ScalarOp::lt, {number(0), read(0)}));
@@ -303,6 +305,53 @@ TEST(ProgramProof, WhatIsNotAffineIsUnproved) {
   const ProgramProof proof = prove_program(product, copied.schedule);
   EXPECT_EQ(proof.verdict, ProofVerdict::unproved);
   EXPECT_THAT(proof.reason, HasSubstr("is not affine"));
+}
+
+// What a value never comes to need not exist: no element of the access, no element of the tensor, and nobody who writes it.
+TEST(ProgramProof, ReadsThatNeverHappenNeedNothing) {
+  const auto never = [](const std::string& tensor) {
+    const auto integer = [](double value) { return ScalarExpr::constant(value, ElementType::i32); };
+    const ScalarExpr below = ScalarExpr::make(ScalarOp::lt, {ScalarExpr::index(0), integer(0)});
+    Nest nest = NestBuilder("never", {{"n", 9}})
+                    .tensor("x", TensorRole::input, {"n"})
+                    .tensor("z", TensorRole::input, {"0 n"})
+                    .tensor("t", TensorRole::temporary, {"n"})
+                    .tensor("y", TensorRole::output, {"n"})
+                    .statement("s[i] : 0 <= i < n", "y[i]", {"x[i]", tensor + "[i]"},
+                               ScalarExpr::make(ScalarOp::select, {below, read(1), read(0)}), std::nullopt, {"i"})
+                    .build();
+    nest.statements[0].reads[1].relation = isl::map(isl_context(), "[n] -> { s[i] -> " + tensor + "[i] : i < 0 }");
+    validate(nest);
+    return nest;
+  };
+  for (const char* tensor : {"x", "z", "t"}) {
+    SCOPED_TRACE(tensor);
+    const Proved proved{Schedule(never(tensor))};
+    const TileProgram reached = with_op(proved.program, "s", [](TileOp& op) {
+      op.value = ScalarExpr::make(ScalarOp::select, {op.value.args()[0], op.value.args()[2], op.value.args()[1]});
+    });
+    EXPECT_NE(proved.refutation(reached), "") << "the read that never happened does";
+  }
+}
+
+TEST(ProgramProof, SizesAreThoseForWhichGuardsFitTheirIntegers) {
+  Nest nest = NestBuilder("every_other", {{"n", 9}})
+                  .tensor("x", TensorRole::input, {"n"})
+                  .tensor("y", TensorRole::output, {"n"})
+                  .statement("s[i] : 0 <= i < n", "y[i]", {"x[i]"},
+                             ScalarExpr::make(ScalarOp::select,
+                                              {ScalarExpr::make(ScalarOp::lt, {ScalarExpr::index(0), ScalarExpr::index(1)}),
+                                               read(0), number(1)}),
+                             std::nullopt, {"2 i", "n"})
+                  .build();
+  nest.statements[0].reads[0].relation = isl::map(isl_context(), "[n] -> { s[i] -> x[2 i] : 2 i < n }");
+  const Proved proved{Schedule(nest)};
+  std::string why;
+  EXPECT_TRUE(is_valid_for(proved.program.valid, {{"n", std::int64_t{1} << 30}}));
+  EXPECT_FALSE(is_valid_for(proved.program.valid, {{"n", (std::int64_t{1} << 30) + 1}}, &why)) << why;
+  TileProgram wider = proved.program;
+  wider.valid.pop_back();
+  EXPECT_THAT(proved.refutation(wider), HasSubstr("is not the statement's element of x"));
 }
 
 }  // namespace

@@ -62,6 +62,17 @@ TEST(Bf16x6, OtherSumsStayAsTheyAre) {
   EXPECT_EQ(reading("[M, N, K] -> { sum[i, j, k] -> y[j, 0] }"), 0U) << "one operand is the same for all terms";
   EXPECT_EQ(reading("[M, N, K] -> { sum[i, j, k] -> y[i, k] }"), 0U) << "no columns";
   EXPECT_THROW(rule("bf16x6").apply(f32_product(), {"out"}), std::exception);
+  const std::string pair = "0 <= i < M and 0 <= j < M";
+  const Nest diagonal = NestBuilder("diagonal", {{"M", 2048}, {"K", 2048}})
+                            .tensor("x", TensorRole::input, {"M", "K"})
+                            .tensor("sums", TensorRole::temporary, {"M", "M", "M"})
+                            .tensor("out", TensorRole::output, {"M", "M"})
+                            .statement("init[i, j] : " + pair, "sums[i, i, j]", {}, number(0))
+                            .statement("sum[i, j, k] : " + pair + " and 0 <= k < K", "sums[i, i, j]", {"x[i, k]", "x[j, k]"},
+                                       read(0) * read(1), ReductionOp::add)
+                            .statement("out[i, j] : " + pair, "out[i, j]", {"sums[i, i, j]"}, read(0))
+                            .build();
+  EXPECT_EQ(matches(diagonal), 0U) << "two indices are one dim";
 }
 
 /// Rows of one special value, or of one among ordinary ones, against each other; and values that bf16 does not hold.

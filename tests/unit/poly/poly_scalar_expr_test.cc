@@ -54,6 +54,14 @@ TEST(ScalarExpr, CastsRound) {
   EXPECT_EQ(value_of(ScalarExpr::cast(ElementType::i32, number(-2.7))), -2);
 }
 
+TEST(ScalarExpr, ValuesHaveTheRangeOfF32) {
+  const double farthest = std::numeric_limits<float>::max(), infinity = std::numeric_limits<double>::infinity();
+  EXPECT_EQ(value_of(number(farthest) + number(0x1p102)), farthest) << "f32 rounds it to that";
+  EXPECT_EQ(value_of(number(-farthest) * number(1 + 0x1p-30)), -farthest);
+  EXPECT_EQ(value_of(number(farthest) + number(0x1p103)), infinity);
+  EXPECT_EQ(value_of(number(0x1p-75) * number(0x1p-75)), 0);
+}
+
 TEST(ScalarExpr, IntegersWrapAround) {
   const auto integer = [](double value) { return ScalarExpr::constant(value, ElementType::i32); };
   const auto of = [&](ScalarOp op, double a, double b) { return value_of(ScalarExpr::make(op, {integer(a), integer(b)})); };

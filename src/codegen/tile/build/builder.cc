@@ -6,6 +6,7 @@
 #include "codegen/tile/build/staging.h"
 #include "codegen/tile/build/variants.h"
 #include "codegen/tile/tile_program.h"
+#include "poly/algebra/values/reached_points.h"
 #include "poly/isl/conjunction.h"
 #include "poly/isl/isl_tools.h"
 #include "poly/nest/nest_sets.h"
@@ -16,6 +17,7 @@
 #include <isl/set.h>
 
 #include <algorithm>
+#include <limits>
 #include <memory>
 #include <optional>
 
@@ -84,6 +86,9 @@ class ProgramBuilder {
     program.root = scan(plan_.tree, {0, isl::manage(isl_set_intersect_params(anywhere, plan_.context.copy())), {}});
     program.buffers = claimed_buffers(plan_, storage_, previous_, stages_);
     program.valid = size_constraints(full_context(plan_.schedule->nest()));
+    if (const std::int64_t largest = guarded_sizes(nest); largest < std::numeric_limits<std::int32_t>::max()) {
+      for (const SizeParam& size : nest.sizes) program.valid.push_back({{{size.name, -1}}, largest});
+    }
     for (const Composite& composite : schedule_.composites()) {
       const bool active =
           std::any_of(composites_.begin(), composites_.end(), [&](const Composite& a) { return a.lead == composite.lead; });

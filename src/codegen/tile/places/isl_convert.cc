@@ -134,7 +134,7 @@ IntExpr to_int_expr(const isl::aff& affine, const DimNames& names) {
 
 IntExpr to_int_expr(const isl::pw_aff& function, const DimNames& names) {
   const std::vector<Piece> parts = pieces(function);
-  if (parts.empty()) internal_error("an affine function without a domain cannot be expressed");
+  if (parts.empty()) return 0;  // what is never computed may be any number
   if (parts.size() == 1) return to_int_expr(parts[0].value, names);
   for (const IntOp op : {IntOp::min, IntOp::max}) {
     if (IntExpr result = as_extremum(function, parts, op, names); result.defined()) return result;

@@ -13,6 +13,7 @@
 #include "poly/algebra/values/condition.h"
 #include "poly/algebra/values/nest_edit.h"
 #include "poly/algebra/values/polynomial.h"
+#include "poly/nest/scalar_share.h"
 
 namespace nestor {
 namespace {
@@ -225,6 +226,7 @@ class PartFinder {
 }  // namespace
 
 ConstantParts constant_parts(const Nest& nest, const Statement& statement, const std::map<std::string, KnownElements>& known) {
+  if (!is_short(statement.value)) return {{domain_in(nest, statement), std::nullopt, false, {}}};
   return PartFinder(nest, statement, known).parts(statement.value, domain_in(nest, statement));
 }
 

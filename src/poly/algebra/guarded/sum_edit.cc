@@ -5,6 +5,7 @@
 #include <isl/set.h>
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "poly/algebra/operands/half_products.h"
@@ -56,7 +57,11 @@ bool can_be_guarded(const Nest& nest, const Statement& sum, std::string& why) {
   const auto later = [&](const Statement* reader) { return reader->group > sum.group; };
   if (!std::all_of(readers.begin(), readers.end(), later) || !always_has_points(nest, sum)) return false;
   why = "its result is not indexed by its dims alone";
-  return !names_of_indices(sum, sum.write).empty() && sum.indices.empty();
+  const std::vector<std::string> names = names_of_indices(sum, sum.write);
+  // One index for each dim that is no term's: of two indices that are one dim, tensors over dims would have one alone.
+  const bool each_once = std::set<std::string>(names.begin(), names.end()).size() == names.size() &&
+                         names.size() + reduced_dims(sum).size() == sum.dims.size();
+  return !names.empty() && each_once && sum.indices.empty();
 }
 
 SumEdit::SumEdit(const Nest& nest, const Statement& sum) : result_(nest), sum_(sum), start_(*initialisers_of(nest, sum).front()) {

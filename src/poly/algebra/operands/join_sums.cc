@@ -25,6 +25,7 @@
 #include "poly/algebra/values/nest_edit.h"
 #include "poly/isl/isl_tools.h"
 #include "poly/nest/nest_sets.h"
+#include "poly/nest/scalar_share.h"
 
 namespace nestor {
 namespace {
@@ -138,20 +139,29 @@ std::optional<PlainSum> in_order_of(const Nest& nest, const PlainSum& one, Plain
   return std::nullopt;
 }
 
-/// What an expression adds up: itself, where it is no addition.
+/// What an expression adds up: itself, where it is no addition. Sums of very many terms are some of their own.
 void add_terms(const ScalarExpr& value, std::vector<ScalarExpr>& terms) {
-  if (value.op() != ScalarOp::add) return terms.push_back(value);
+  constexpr std::size_t kMostTerms = 1000;
+  if (value.op() != ScalarOp::add || terms.size() > kMostTerms) return terms.push_back(value);
   for (const ScalarExpr& arg : value.args()) add_terms(arg, terms);
 }
 
-/// Visits the terms of each addition in `value` that is no term of another one; values that are not added stand alone.
-void visit_additions(const ScalarExpr& value, const std::function<void(const std::vector<ScalarExpr>&)>& visitor) {
+using TermsVisitor = std::function<void(const std::vector<ScalarExpr>&)>;
+
+void visit_additions(const ScalarExpr& value, const TermsVisitor& visitor, std::set<const void*>& seen) {
+  if (!seen.insert(node_identity(value)).second) return;
   std::vector<ScalarExpr> terms;
   add_terms(value, terms);
   visitor(terms);
   for (const ScalarExpr& term : terms) {
-    for (const ScalarExpr& arg : term.args()) visit_additions(arg, visitor);
+    for (const ScalarExpr& arg : term.args()) visit_additions(arg, visitor, seen);
   }
+}
+
+/// Visits the terms of each addition in `value` that is no term of another one, once; values that are not added stand alone.
+void visit_additions(const ScalarExpr& value, const TermsVisitor& visitor) {
+  std::set<const void*> seen;
+  visit_additions(value, visitor, seen);
 }
 
 bool is_read_of(const Statement& reader, const ScalarExpr& value, const std::string& tensor) {

@@ -5,7 +5,7 @@
 // Rewrite    t'_p = t_p, rounded to the type of b, behind the definition of t; r_e += t'_p b_q. Other readers keep t.
 // Conditions t and b are read along a common reduced dim.
 // Proof      t' is t but for the rounding, which every kernel may do: tensor cores take no wider operands (docs/results.md).
-// Rounding   each element of t once, to 16 bits. What overflows them is infinite.
+// Rounding   each element of t once, to 16 bits. What overflows them is infinite, and what vanishes makes NaN of infinities of b.
 #include <isl/map.h>
 
 #include <algorithm>

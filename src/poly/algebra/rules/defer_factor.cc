@@ -26,6 +26,7 @@
 #include "poly/algebra/values/nest_edit.h"
 #include "poly/algebra/values/polynomial.h"
 #include "poly/isl/isl_tools.h"
+#include "poly/nest/scalar_share.h"
 #include "support/error.h"
 
 namespace nestor {
@@ -224,6 +225,7 @@ std::string expose_factor(Nest& nest, const std::string& update) {
   const Statement& statement = nest.statement(update);
   if (statement.reduction != ReductionOp::add) return "it is no sum";
   if (nest.tensor(statement.write.tensor).type == ElementType::i32) return "it sums integers";
+  if (!is_short(statement.value)) return "its terms have too many parts";
   if (const auto number = extreme_number(statement.value)) return objection_to(*number);
   if (!starts_from(nest, statement, 0)) return "it does not start from 0, or has several reductions";
   if (reads_tensor(statement, statement.value, statement.write.tensor)) return "its terms read its own result";

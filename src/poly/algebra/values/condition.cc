@@ -4,6 +4,7 @@
 #include <isl/aff.h>
 
 #include <cmath>
+#include <cstdlib>
 
 #include "poly/algebra/values/nest_edit.h"
 
@@ -60,9 +61,45 @@ class Integers {
       }
       case ScalarOp::mul:
         return product(expr);
+      case ScalarOp::min:
+      case ScalarOp::max: {
+        const auto a = of(expr.args()[0]), b = of(expr.args()[1]);
+        if (!a || !b) return std::nullopt;
+        return expr.op() == ScalarOp::min ? a->min(*b) : a->max(*b);
+      }
+      case ScalarOp::div:
+        return quotient(expr);
+      case ScalarOp::bit_and:
+        return remainder(expr);
       default:
         return std::nullopt;
     }
+  }
+
+  /// Of integers by a constant other than 0, towards minus infinity.
+  std::optional<isl::pw_aff> quotient(const ScalarExpr& expr) const {
+    const ScalarExpr& divisor = expr.args()[1];
+    if (expr.type() != ElementType::i32 || divisor.op() != ScalarOp::constant || divisor.number() == 0) return std::nullopt;
+    const auto whole = of(expr.args()[0]);
+    return whole ? std::optional(floor_quotient(*whole, static_cast<long>(divisor.number()))) : std::nullopt;
+  }
+
+  static isl::pw_aff floor_quotient(const isl::pw_aff& whole, long divisor) {
+    const isl::pw_aff dividend = divisor < 0 ? whole.neg() : whole;
+    const isl::val by(whole.ctx(), std::abs(divisor));
+    return isl::manage(isl_pw_aff_floor(isl_pw_aff_scale_down_val(dividend.copy(), by.copy())));
+  }
+
+  /// The bits below a power of 2.
+  std::optional<isl::pw_aff> remainder(const ScalarExpr& expr) const {
+    for (const int k : {0, 1}) {
+      const ScalarExpr& bits = expr.args()[k];
+      if (bits.op() != ScalarOp::constant || bits.number() < 0 || bits.number() >= static_cast<double>(kLargestInteger)) continue;
+      const long modulus = static_cast<long>(bits.number()) + 1;
+      if ((modulus & (modulus - 1)) != 0) continue;
+      if (const auto whole = of(expr.args()[1 - k])) return whole->sub(floor_quotient(*whole, modulus).scale(modulus));
+    }
+    return std::nullopt;
   }
 
   std::optional<isl::pw_aff> product(const ScalarExpr& expr) const {

@@ -4,6 +4,7 @@
 #include "poly/algebra/values/builders.h"
 #include "poly/algebra/values/factor_chain.h"
 #include "poly/algebra/values/nest_edit.h"
+#include "poly/nest/scalar_share.h"
 
 #include <algorithm>
 #include <cstddef>
@@ -123,7 +124,8 @@ std::optional<Exponential> sides_around(const Statement& sum, const ScalarExpr& 
 }  // namespace
 
 std::optional<Exponential> exponential_of_sides(const Statement& sum) {
-  if (sum.reduction != ReductionOp::add || sum.value.type() != ElementType::f32 || reduced_dims(sum).size() != 1)
+  if (sum.reduction != ReductionOp::add || sum.value.type() != ElementType::f32 || reduced_dims(sum).size() != 1 ||
+      !is_short(sum.value))
     return std::nullopt;
   const std::vector<ScalarExpr> factors = factors_of(sum.value);
   for (std::size_t f = 0; f < factors.size(); ++f) {

@@ -10,6 +10,8 @@
 #include <tuple>
 #include <utility>
 
+#include "poly/nest/scalar_share.h"
+
 namespace nestor {
 namespace {
 
@@ -206,7 +208,7 @@ ScalarExpr strip_exact_casts(const ScalarExpr& expr) {
 }
 
 Polynomial polynomial_of(const ScalarExpr& expr) {
-  if (expr.type() != ElementType::f32) return atom(expr);
+  if (expr.type() != ElementType::f32 || !is_short(expr)) return atom(expr);
   switch (expr.op()) {
     case ScalarOp::constant:
       if (!std::isfinite(expr.number())) return atom(expr);
@@ -222,7 +224,7 @@ Polynomial polynomial_of(const ScalarExpr& expr) {
 }
 
 Monomial product_of(const ScalarExpr& expr) {
-  if (expr.type() == ElementType::f32) {
+  if (expr.type() == ElementType::f32 && is_short(expr)) {
     switch (expr.op()) {
       case ScalarOp::constant:
         if (is_normal_f32(expr.number())) return Monomial{expr.number(), {}};
