@@ -2,6 +2,7 @@
 #include "codegen/llvm/scalar_emit.h"
 
 #include "poly/nest/scalar_semantics.h"
+#include "poly/nest/scalar_share.h"
 #include "support/error.h"
 
 #include <llvm/IR/Constants.h>
@@ -9,8 +10,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <limits>
 #include <map>
+#include <set>
 
 namespace nestor {
 namespace {
@@ -21,44 +24,92 @@ bool is_vector(Value* value) { return value->getType()->isVectorTy(); }
 
 class Emitter {
  public:
-  Emitter(llvm::IRBuilderBase& b, const MathEmitter& math, const ScalarLeaves& leaves, unsigned width)
-      : b_(b), math_(math), leaves_(leaves), width_(width) {}
+  /// `deep`: shared parts make the expression very long when it is written out.
+  Emitter(llvm::IRBuilderBase& b, const MathEmitter& math, const ScalarLeaves& leaves, unsigned width, bool deep)
+      : b_(b), math_(math), leaves_(leaves), width_(width), deep_(deep) {}
 
   Value* emit(const ScalarExpr& e, Value* mask) {
-    // The address of its argument list identifies a node, which is alive as long as the expression being emitted.
-    const void* node = &e.args();
-    const auto unmasked = values_.find({node, nullptr});
-    if (unmasked != values_.end()) return unmasked->second;
-    const auto known = values_.find({node, mask});
-    if (known != values_.end()) return known->second;
+    if (Value* value = known(e, mask)) return value;
     Value* value = compute(e, mask);
-    values_[{node, mask}] = value;
+    values_[{node_identity(e), mask}] = value;
+    if (values_.size() > kMostValues)
+      user_error("A value has too many parts that different conditions need: compute some of them in statements of their own.");
     return value;
   }
 
  private:
+  static constexpr std::size_t kMostValues = 1 << 18;  ///< parts, each under each condition it is needed under
+
+  /// The value of a node under the mask, or for more lanes; null: it has none yet.
+  Value* known(const ScalarExpr& e, Value* mask) const {
+    const void* node = node_identity(e);
+    if (const auto unmasked = values_.find({node, nullptr}); unmasked != values_.end()) return unmasked->second;
+    while (mask != nullptr) {
+      if (const auto found = values_.find({node, mask}); found != values_.end()) return found->second;
+      const auto outer = outer_.find(mask);
+      mask = deep_ && outer != outer_.end() ? outer->second : nullptr;
+    }
+    return nullptr;
+  }
+
   void match(Value*& x, Value*& y) {
     if (is_vector(x) && !is_vector(y)) y = splat_to(b_, y, width_);
     if (is_vector(y) && !is_vector(x)) x = splat_to(b_, x, width_);
   }
 
-  static bool has_reads(const ScalarExpr& e) {
+  /// Does it read anything that must not be read for all lanes of the mask? Of deep values, what has not been read yet.
+  bool needs_mask(const ScalarExpr& e, Value* mask) const {
     bool found = false;
-    e.visit([&](const ScalarExpr& node) { found = found || node.op() == ScalarOp::read; });
+    e.visit([&](const ScalarExpr& node) {
+      found = found || (node.op() == ScalarOp::read && !(deep_ && known(node, mask) != nullptr));
+    });
     return found;
   }
 
   Value* conjunction(Value* mask, Value* condition) {
     if (mask == nullptr) return condition;
+    Value* outer = mask;
     match(mask, condition);
-    return b_.CreateAnd(mask, condition);
+    Value* both = b_.CreateAnd(mask, condition);
+    if (both != outer) outer_.emplace(both, outer);
+    return both;
+  }
+
+  using Nodes = std::set<const void*>;
+
+  /// The parts whose value the expression needs whatever its conditions are.
+  const Nodes& always_needed(const ScalarExpr& e) {
+    const auto done = needed_.find(node_identity(e));
+    if (done != needed_.end()) return done->second;
+    Nodes nodes{node_identity(e)};
+    const bool chooses = e.op() == ScalarOp::select;
+    const std::size_t count = chooses || e.op() == ScalarOp::logical_and || e.op() == ScalarOp::logical_or ? 1 : e.args().size();
+    for (std::size_t k = 0; k < count; ++k) {
+      const Nodes& more = always_needed(e.args()[k]);
+      nodes.insert(more.begin(), more.end());
+    }
+    if (chooses) {
+      const Nodes &yes = always_needed(e.args()[1]), &no = always_needed(e.args()[2]);
+      std::copy_if(yes.begin(), yes.end(), std::inserter(nodes, nodes.end()),
+                   [&](const void* node) { return no.contains(node); });
+    }
+    return needed_.emplace(node_identity(e), std::move(nodes)).first->second;
+  }
+
+  /// What both arms of a choice need, all lanes of the mask do: once, and not under the conditions of each.
+  void emit_common(const ScalarExpr& e, Value* mask) {
+    const Nodes &yes = always_needed(e.args()[1]), &no = always_needed(e.args()[2]);
+    e.args()[1].visit([&](const ScalarExpr& part) {
+      if (yes.contains(node_identity(part)) && no.contains(node_identity(part))) emit(part, mask);
+    });
   }
 
   Value* emit_select(const ScalarExpr& e, Value* mask) {
     Value* condition = emit(e.args()[0], mask);
-    Value* then_mask = has_reads(e.args()[1]) ? conjunction(mask, condition) : mask;
+    if (deep_) emit_common(e, mask);
+    Value* then_mask = needs_mask(e.args()[1], mask) ? conjunction(mask, condition) : mask;
     Value* yes = emit(e.args()[1], then_mask);
-    Value* else_mask = has_reads(e.args()[2]) ? conjunction(mask, b_.CreateNot(condition)) : mask;
+    Value* else_mask = needs_mask(e.args()[2], mask) ? conjunction(mask, b_.CreateNot(condition)) : mask;
     Value* no = emit(e.args()[2], else_mask);
     match(yes, no);
     if (is_vector(condition)) {
@@ -71,7 +122,7 @@ class Emitter {
   Value* emit_logic(const ScalarExpr& e, Value* mask) {
     Value* x = emit(e.args()[0], mask);
     Value* needed = mask;
-    if (has_reads(e.args()[1])) needed = conjunction(mask, e.op() == ScalarOp::logical_and ? x : b_.CreateNot(x));
+    if (needs_mask(e.args()[1], mask)) needed = conjunction(mask, e.op() == ScalarOp::logical_and ? x : b_.CreateNot(x));
     Value* y = emit(e.args()[1], needed);
     match(x, y);
     // A select, not an and: where x decides, y may be a value that was never loaded.
@@ -300,7 +351,10 @@ class Emitter {
   const MathEmitter& math_;
   const ScalarLeaves& leaves_;
   unsigned width_;
-  std::map<std::pair<const void*, Value*>, Value*> values_;
+  bool deep_;
+  std::map<std::pair<const void*, Value*>, Value*> values_;  ///< by node and mask
+  std::map<Value*, Value*> outer_;                           ///< masks that have the lanes of others
+  std::map<const void*, Nodes> needed_;
 };
 
 /// The f32 value of anything.
@@ -445,7 +499,7 @@ Value* emit_combine(llvm::IRBuilderBase& b, const MathEmitter& math, ReductionOp
 
 Value* emit_scalar(llvm::IRBuilderBase& b, const MathEmitter& math, const ScalarExpr& expr, const ScalarLeaves& leaves,
                    unsigned width, Value* active) {
-  return Emitter(b, math, leaves, width).emit(expr, active);
+  return Emitter(b, math, leaves, width, !is_short(expr)).emit(expr, active);
 }
 
 }  // namespace nestor

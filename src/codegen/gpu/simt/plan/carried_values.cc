@@ -1,18 +1,25 @@
 // Recurrences: h[t] = f(h[t - 1], ...) along a dim that a thread runs through by itself. The value stays in a register from point to point, and
 // other reads of the next points need not wait for it.
 #include "codegen/gpu/simt/plan/block_plan.h"
+#include "poly/nest/scalar_share.h"
 
 #include <algorithm>
 
 namespace nestor::nvptx {
 namespace {
 
-void collect_reads(const ScalarExpr& expr, bool behind, std::set<int>& always, std::set<int>& conditional) {
-  if (expr.op() == ScalarOp::read) (behind ? conditional : always).insert(expr.ordinal());
-  const bool branches = expr.op() == ScalarOp::select || expr.op() == ScalarOp::logical_and || expr.op() == ScalarOp::logical_or;
-  for (std::size_t k = 0; k < expr.args().size(); ++k)
-    collect_reads(expr.args()[k], behind || (branches && k > 0), always, conditional);
-}
+struct Reads {
+  std::set<int> always, conditional;
+  std::set<std::pair<const void*, bool>> seen;  ///< parts, in front of conditions and behind
+
+  void collect(const ScalarExpr& expr, bool behind) {
+    if (!seen.emplace(node_identity(expr), behind).second) return;
+    if (expr.op() == ScalarOp::read) (behind ? conditional : always).insert(expr.ordinal());
+    const bool branches =
+        expr.op() == ScalarOp::select || expr.op() == ScalarOp::logical_and || expr.op() == ScalarOp::logical_or;
+    for (std::size_t k = 0; k < expr.args().size(); ++k) collect(expr.args()[k], behind || (branches && k > 0));
+  }
+};
 
 /// The one dim of several values that the thread runs through in order; -1: there is none, or more.
 int own_dim(const BlockOp& op) {
@@ -51,10 +58,10 @@ int carried_read(const BlockPlan& plan, const BlockOp& op) {
 }  // namespace
 
 std::set<int> unconditional_reads(const ScalarExpr& expr) {
-  std::set<int> always, conditional;
-  collect_reads(expr, false, always, conditional);
-  for (const int ordinal : conditional) always.erase(ordinal);
-  return always;
+  Reads reads;
+  reads.collect(expr, false);
+  for (const int ordinal : reads.conditional) reads.always.erase(ordinal);
+  return reads.always;
 }
 
 void carry_values(BlockPlan& plan) {
