@@ -357,6 +357,15 @@ class Emitter {
   std::map<const void*, Nodes> needed_;
 };
 
+/// Is the expression long because its parts are shared? One that has many parts of its own is no longer for its conditions.
+bool is_deep(const ScalarExpr& expr) {
+  constexpr int kMostParts = 2048;
+  if (is_short(expr)) return false;
+  int parts = 0;
+  expr.visit([&](const ScalarExpr&) { ++parts; });
+  return parts <= kMostParts;
+}
+
 /// The f32 value of anything.
 Value* to_f32(llvm::IRBuilderBase& b, const MathEmitter& math, Value* value, ElementType from) {
   switch (from) {
@@ -499,7 +508,7 @@ Value* emit_combine(llvm::IRBuilderBase& b, const MathEmitter& math, ReductionOp
 
 Value* emit_scalar(llvm::IRBuilderBase& b, const MathEmitter& math, const ScalarExpr& expr, const ScalarLeaves& leaves,
                    unsigned width, Value* active) {
-  return Emitter(b, math, leaves, width, !is_short(expr)).emit(expr, active);
+  return Emitter(b, math, leaves, width, is_deep(expr)).emit(expr, active);
 }
 
 }  // namespace nestor
