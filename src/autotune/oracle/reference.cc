@@ -19,11 +19,32 @@ std::int64_t DimFunction::at(const std::int64_t* dims) const {
   return sum;
 }
 
+std::int64_t DimFunction::step(const std::vector<std::int64_t>& along, int count) const {
+  std::int64_t sum = 0;
+  for (std::size_t k = 0; k < factors.size() && count > 1; ++k) sum += factors[k] * along[k];
+  return sum;
+}
+
 std::int64_t CompiledAccess::at(const std::int64_t* dims, const std::vector<std::int64_t>& strides) const {
   if (address.linear) return address.at(dims);
   std::int64_t sum = 0;
   for (std::size_t k = 0; k < index.size(); ++k) sum += index[k].at(dims) * strides[k];
   return sum;
+}
+
+void CompiledAccess::elements(const std::int64_t* dims, const std::vector<std::int64_t>& along, int count,
+                              const std::vector<std::int64_t>& strides, std::int64_t* out) const {
+  if (address.linear && !guard) {
+    const std::int64_t first = address.at(dims), step = address.step(along, count);
+    for (int k = 0; k < count; ++k) out[k] = first + k * step;
+    return;
+  }
+  std::array<std::int64_t, 16> other;
+  for (int k = 0; k < count; ++k) {
+    for (std::size_t d = 0; d < along.size(); ++d) other[d] = dims[d] + k * along[d];
+    const std::int64_t* point = k == 0 ? dims : other.data();
+    out[k] = guard && !guard->evaluate(point) ? -1 : at(point, strides);
+  }
 }
 
 /// Supplies reads and indices of one chunk; computes unknown elements first when evaluating backwards.
@@ -46,7 +67,7 @@ class Reference::Leaves : public LeafSource, public LeafErrors {
     const Store& store = reference_.stores_[access.tensor];
     if (store.input && access.address.linear && !access.guard && read_straight(access, store, out, count)) return;
     std::array<std::int64_t, kChunk> address;
-    addresses(access, store, address.data(), count);
+    access.elements(dims_, strides_, count, store.strides, address.data());
     if (store.input) {
       if (store.type == ElementType::f32 || !store.decoded.empty()) {
         const auto* values = store.decoded.empty() ? reinterpret_cast<const float*>(store.input) : store.decoded.data();
@@ -88,7 +109,7 @@ class Reference::Leaves : public LeafSource, public LeafErrors {
       return true;
     }
     std::array<std::int64_t, kChunk> address;
-    addresses(access, store, address.data(), count);
+    access.elements(dims_, strides_, count, store.strides, address.data());
     const int version = version_read(access, store);
     for (int k = 0; k < count; ++k) {
       const bool again = k > 0 && address[k] == address[k - 1];
@@ -114,16 +135,9 @@ class Reference::Leaves : public LeafSource, public LeafErrors {
     for (int d = 0; d < code_.dims; ++d) dims[d] = dims_[d] + k * (strides_.empty() ? 0 : strides_[d]);
   }
 
-  /// From one element to the next of an access that is linear.
-  std::int64_t step_of(const CompiledAccess& access, int count) const {
-    std::int64_t step = 0;
-    for (int d = 0; d < code_.dims && count > 1; ++d) step += access.address.factors[d] * strides_[d];
-    return step;
-  }
-
   /// Floats that lie side by side, or one of them again and again; false: others.
   bool read_straight(const CompiledAccess& access, const Store& store, double* out, int count) const {
-    const std::int64_t step = step_of(access, count);
+    const std::int64_t step = access.address.step(strides_, count);
     if ((store.type != ElementType::f32 && store.decoded.empty()) || step < 0 || step > 1) return false;
     const auto* values = store.decoded.empty() ? reinterpret_cast<const float*>(store.input) : store.decoded.data();
     values += access.address.at(dims_);
@@ -133,21 +147,6 @@ class Reference::Leaves : public LeafSource, public LeafErrors {
       std::copy_n(values, count, out);
     }
     return true;
-  }
-
-  /// Element numbers of an access at each point; -1 where it does not exist.
-  void addresses(const CompiledAccess& access, const Store& store, std::int64_t* out, int count) const {
-    if (access.address.linear && !access.guard) {
-      const std::int64_t first = access.address.at(dims_);
-      const std::int64_t step = step_of(access, count);
-      for (int k = 0; k < count; ++k) out[k] = first + k * step;
-      return;
-    }
-    std::array<std::int64_t, 16> dims;
-    for (int k = 0; k < count; ++k) {
-      point(k, dims.data());
-      out[k] = access.guard && !access.guard->evaluate(dims.data()) ? -1 : access.at(dims.data(), store.strides);
-    }
   }
 
   Reference& reference_;
@@ -359,23 +358,16 @@ void Reference::store_chunk(int statement, const std::int64_t* dims, const std::
   LazyDoubles& memory = version_of(code.write.tensor, version);
   LazyDoubles& errors = errors_of(code.write.tensor, version);
   const double neutral = code.reduction ? neutral_element(*code.reduction, code.type) : 0;
-  std::array<std::int64_t, 16> at;
-  std::int64_t step = 0;
-  const std::int64_t first = code.write.at(dims, store.strides);
-  if (code.write.address.linear && count > 1) {
-    for (int d = 0; d < code.dims; ++d) step += code.write.address.factors[d] * strides[d];
-  }
-  if (code.reduction && code.write.address.linear && count > 1 && step == 0) {
+  std::array<std::int64_t, kChunk> addresses;
+  code.write.elements(dims, strides, count, store.strides, addresses.data());
+  const std::int64_t first = addresses[0];
+  if (code.reduction && code.write.address.linear && count > 1 && addresses[1] == first) {
     double sum = memory.known(first) ? memory.get(first) : neutral;
     store.sums[first].add_all(*code.reduction, store.type, {code.type, chunk.values, chunk.errors, chunk.operands, count}, sum);
     return memory.set(first, sum);
   }
   for (int k = 0; k < count; ++k) {
-    std::int64_t address = first + k * step;
-    if (!code.write.address.linear && k > 0) {
-      for (int d = 0; d < code.dims; ++d) at[d] = dims[d] + k * strides[d];
-      address = code.write.at(at.data(), store.strides);
-    }
+    const std::int64_t address = addresses[static_cast<std::size_t>(k)];
     double value = chunk.values[k];
     if (code.reduction) {
       const double before = memory.known(address) ? memory.get(address) : neutral;

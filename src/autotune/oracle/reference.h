@@ -54,6 +54,8 @@ struct DimFunction {
   std::vector<std::int64_t> factors;  ///< one a dim, when linear
   std::int64_t constant = 0;
   std::int64_t at(const std::int64_t* dims) const;
+  /// When linear: from one of so many points to the next, `along` apart in each dim; 0 of a single one.
+  std::int64_t step(const std::vector<std::int64_t>& along, int count) const;
 };
 
 struct CompiledAccess {
@@ -62,6 +64,9 @@ struct CompiledAccess {
   DimFunction address;             ///< linear element number; `linear` only when every index is
   std::optional<IndexExpr> guard;  ///< the access exists only where this holds
   std::int64_t at(const std::int64_t* dims, const std::vector<std::int64_t>& strides) const;
+  /// Element numbers at `count` points from `dims` on, `along` apart in each dim; -1 where the access does not exist.
+  void elements(const std::int64_t* dims, const std::vector<std::int64_t>& along, int count,
+                const std::vector<std::int64_t>& strides, std::int64_t* out) const;
 };
 
 struct CompiledStatement {

@@ -17,11 +17,10 @@ void Reference::store_rounded(int statement, const std::int64_t* dims, const std
   LazyDoubles& memory = version_of(code.write.tensor, static_cast<int>(store.writers.size()));
   const auto rounded = [&](double value) { return is_float(code.type) ? static_cast<double>(static_cast<float>(value)) : value; };
   const double neutral = code.reduction ? neutral_element(*code.reduction, code.type) : 0;
-  const std::int64_t first = code.write.at(dims, store.strides);
-  std::int64_t step = 0;
-  for (int d = 0; d < code.dims && count > 1 && code.write.address.linear; ++d)
-    step += code.write.address.factors[static_cast<std::size_t>(d)] * strides[static_cast<std::size_t>(d)];
-  if (code.reduction && code.write.address.linear && step == 0) {
+  std::array<std::int64_t, kChunk> addresses;
+  code.write.elements(dims, strides, count, store.strides, addresses.data());
+  const std::int64_t first = addresses[0];
+  if (code.reduction && code.write.address.linear && (count == 1 || addresses[1] == first)) {
     double sum = memory.known(first) ? memory.get(first) : neutral;
     if (*code.reduction == ReductionOp::add && is_float(code.type)) {
       auto total = static_cast<float>(sum);
@@ -31,13 +30,8 @@ void Reference::store_rounded(int statement, const std::int64_t* dims, const std
     for (int k = 0; k < count; ++k) sum = rounded(semantics::combine(*code.reduction, code.type, sum, rounded(chunk.values[k])));
     return memory.set(first, sum);
   }
-  std::array<std::int64_t, 16> at;
   for (int k = 0; k < count; ++k) {
-    std::int64_t address = first + k * step;
-    if (!code.write.address.linear && k > 0) {
-      for (int d = 0; d < code.dims; ++d) at[d] = dims[d] + k * strides[d];
-      address = code.write.at(at.data(), store.strides);
-    }
+    const std::int64_t address = addresses[static_cast<std::size_t>(k)];
     double value = rounded(chunk.values[k]);
     if (code.reduction) {
       const double before = memory.known(address) ? memory.get(address) : neutral;

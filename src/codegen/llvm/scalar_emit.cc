@@ -1,6 +1,7 @@
 // Scalar expressions to LLVM IR.
 #include "codegen/llvm/scalar_emit.h"
 
+#include "codegen/llvm/needed_parts.h"
 #include "poly/nest/scalar_semantics.h"
 #include "poly/nest/scalar_share.h"
 #include "support/error.h"
@@ -10,10 +11,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <iterator>
 #include <limits>
 #include <map>
-#include <set>
 
 namespace nestor {
 namespace {
@@ -75,30 +74,9 @@ class Emitter {
     return both;
   }
 
-  using Nodes = std::set<const void*>;
-
-  /// The parts whose value the expression needs whatever its conditions are.
-  const Nodes& always_needed(const ScalarExpr& e) {
-    const auto done = needed_.find(node_identity(e));
-    if (done != needed_.end()) return done->second;
-    Nodes nodes{node_identity(e)};
-    const bool chooses = e.op() == ScalarOp::select;
-    const std::size_t count = chooses || e.op() == ScalarOp::logical_and || e.op() == ScalarOp::logical_or ? 1 : e.args().size();
-    for (std::size_t k = 0; k < count; ++k) {
-      const Nodes& more = always_needed(e.args()[k]);
-      nodes.insert(more.begin(), more.end());
-    }
-    if (chooses) {
-      const Nodes &yes = always_needed(e.args()[1]), &no = always_needed(e.args()[2]);
-      std::copy_if(yes.begin(), yes.end(), std::inserter(nodes, nodes.end()),
-                   [&](const void* node) { return no.contains(node); });
-    }
-    return needed_.emplace(node_identity(e), std::move(nodes)).first->second;
-  }
-
   /// What both arms of a choice need, all lanes of the mask do: once, and not under the conditions of each.
   void emit_common(const ScalarExpr& e, Value* mask) {
-    const Nodes &yes = always_needed(e.args()[1]), &no = always_needed(e.args()[2]);
+    const NeededParts::Nodes &yes = needed_.of(e.args()[1]), &no = needed_.of(e.args()[2]);
     e.args()[1].visit([&](const ScalarExpr& part) {
       if (yes.contains(node_identity(part)) && no.contains(node_identity(part))) emit(part, mask);
     });
@@ -354,7 +332,7 @@ class Emitter {
   bool deep_;
   std::map<std::pair<const void*, Value*>, Value*> values_;  ///< by node and mask
   std::map<Value*, Value*> outer_;                           ///< masks that have the lanes of others
-  std::map<const void*, Nodes> needed_;
+  NeededParts needed_;
 };
 
 /// Is the expression long because its parts are shared? One that has many parts of its own is no longer for its conditions.

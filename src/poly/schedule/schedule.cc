@@ -1,7 +1,6 @@
 // Schedule: construction, the persistent step list, and what it tells about itself.
 #include "poly/schedule/schedule.h"
 
-#include "poly/algebra/values/reached_points.h"
 #include "poly/schedule/order/isl_maps.h"
 #include "poly/schedule/order/loop_tree.h"
 #include "poly/schedule/order/schedule_data.h"
@@ -26,7 +25,7 @@ struct TriedData : ScheduleData {
 
 Schedule::Schedule(Nest nest)
     : Schedule(original_order_of(std::make_shared<const NestFacts>(nest, Nest(nest), std::vector<Composite>{}, false))) {
-  with_isl_budget("checking reads of nest " + nest.op, [&] { guarded_sizes(nest); });
+  with_isl_budget("checking reads of nest " + nest.op, [&] { data_->facts->guarded_sizes(); });
 }
 
 Schedule::Schedule(ScheduleData data) : data_(std::make_shared<const TriedData>(std::move(data))) {}
@@ -62,6 +61,7 @@ const Nest& Schedule::nest() const { return data_->facts->nest; }
 const Nest& Schedule::original_nest() const { return data_->facts->original; }
 const std::vector<Dependence>& Schedule::dependences() const { return data_->facts->dependences(); }
 const std::vector<Composite>& Schedule::composites() const { return data_->facts->composites; }
+std::int64_t Schedule::guarded_sizes() const { return data_->facts->guarded_sizes(); }
 bool Schedule::reassociation_allowed() const { return data_->facts->reassociation; }
 const Tree& Schedule::tree() const { return data_->tree; }
 const std::vector<Step>& Schedule::steps() const { return data_->steps; }

@@ -41,6 +41,8 @@ class Schedule {
   const std::vector<Composite>& composites() const;
   /// Composites whose relaxation this order really needs (lead and mediators share a reduction loop).
   std::vector<Composite> active_composites() const;
+  /// The largest sizes for which reads of the nest are guarded (reached_points.h), in elements. Throws UserError where none are.
+  std::int64_t guarded_sizes() const;
   /// Reductions may be regrouped (rule "reassociate" applied).
   bool reassociation_allowed() const;
   const Tree& tree() const;

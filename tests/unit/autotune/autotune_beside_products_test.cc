@@ -8,6 +8,7 @@
 #include "codegen/gpu/backend.h"
 #include "codegen/gpu/kernel_plans.h"
 #include "support/nests/algebra_nests.h"
+#include "support/nests/half_values.h"
 #include "support/simt/simt_image.h"
 
 #include <gtest/gtest.h>
@@ -19,10 +20,6 @@ namespace nestor {
 namespace {
 
 using namespace samples;
-
-constexpr ElementType kHalf = ElementType::f16;
-
-ScalarExpr wide(int ordinal) { return ScalarExpr::cast(ElementType::f32, read(ordinal, kHalf)); }
 
 /// A norm of groups of four channels over all places, an activation, and a product over all channels.
 Nest norm_active_product() {

@@ -8,6 +8,7 @@
 #include "codegen/gpu/kernel_plans.h"
 #include "codegen/gpu/mma/proof/tensor_check.h"
 #include "codegen/proof/program_proof.h"
+#include "support/nests/half_values.h"
 #include "support/nests/operand_nests.h"
 #include "support/simt/simt_image.h"
 
@@ -21,10 +22,6 @@ namespace nestor {
 namespace {
 
 using namespace samples;
-
-constexpr ElementType kHalf = ElementType::f16;
-
-ScalarExpr wide(int ordinal) { return ScalarExpr::cast(ElementType::f32, read(ordinal, kHalf)); }
 
 /// A convolution of groups, each of `share` channels and as many filters, with `taps` x `taps` taps and steps of `stride` places.
 Nest grouped_convolution(int share, int taps, int stride = 1) {

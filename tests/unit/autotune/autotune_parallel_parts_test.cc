@@ -2,6 +2,7 @@
 // the start of another kernel's sum is no part of a product's.
 #include "autotune/space/gpu/tensor_fusion.h"
 #include "autotune/space/structure/rule_variants.h"
+#include "support/nests/half_values.h"
 #include "support/nests/tensor_nests.h"
 #include "unit/autotune/searched_problem.h"
 
@@ -13,9 +14,6 @@ namespace {
 using namespace samples;
 using testing::SearchedProblem;
 
-constexpr ElementType kHalf = ElementType::f16;
-
-ScalarExpr wide(int ordinal) { return ScalarExpr::cast(ElementType::f32, read(ordinal, kHalf)); }
 ScalarExpr narrow(const ScalarExpr& value) { return ScalarExpr::cast(kHalf, value); }
 
 /// Maps of a product, and a filter of each of them behind all maps: out[n, 0 .. H - 1] and out[n, H .. 2 H - 1].

@@ -11,6 +11,7 @@
 #include "codegen/gpu/kernel_plans.h"
 #include "codegen/gpu/mma/plan/plan_passes.h"
 #include "codegen/gpu/mma/proof/tensor_check.h"
+#include "support/nests/half_values.h"
 #include "support/nests/operand_nests.h"
 #include "support/nests/tensor_nests.h"
 #include "support/simt/simt_image.h"
@@ -29,9 +30,7 @@ using ::testing::IsEmpty;
 using ::testing::Not;
 
 constexpr int kUnits = 132, kDepth = 64;
-constexpr ElementType kHalf = ElementType::f16;
 
-ScalarExpr wide(int ordinal) { return ScalarExpr::cast(ElementType::f32, read(ordinal, kHalf)); }
 ScalarExpr inverse_root_of_mean(const ScalarExpr& squares, int count) {
   return apply(ScalarOp::rsqrt, squares * number(1.0 / count) + number(1e-3));
 }

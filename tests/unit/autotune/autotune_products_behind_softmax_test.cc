@@ -2,6 +2,7 @@
 // first guess has them on tensor cores, each in a kernel that fits.
 #include "autotune/space/gpu/tensor_fusion.h"
 #include "autotune/space/structure/rule_steps.h"
+#include "support/nests/half_values.h"
 #include "support/nests/tensor_nests.h"
 #include "unit/autotune/searched_problem.h"
 
@@ -13,10 +14,7 @@ namespace {
 using namespace samples;
 using testing::SearchedProblem;
 
-constexpr ElementType kHalf = ElementType::f16;
 constexpr double kTolerance = 4e-3;  ///< of operands that are rounded to 16 bits
-
-ScalarExpr wide(int ordinal) { return ScalarExpr::cast(ElementType::f32, read(ordinal, kHalf)); }
 
 /// out = (softmax(x w') - hit) w, from a linear layer and a cross entropy back to x.
 Nest loss_gradient() {

@@ -6,6 +6,7 @@
 #include "autotune/trial/trial_problem.h"
 #include "codegen/gpu/backend.h"
 #include "codegen/gpu/kernel_plans.h"
+#include "support/nests/half_values.h"
 #include "support/nests/sample_nests.h"
 #include "support/nests/tensor_nests.h"
 #include "support/simt/simt_image.h"
@@ -21,9 +22,6 @@ using ::testing::IsEmpty;
 using ::testing::UnorderedElementsAre;
 
 constexpr int kUnits = 132;
-constexpr ElementType kHalf = ElementType::f16;
-
-ScalarExpr wide(int ordinal) { return ScalarExpr::cast(ElementType::f32, read(ordinal, kHalf)); }
 
 /// out[b, i, j] = sum over k of a[b, i, k] w[j, k], or of what `a` and `w` say; with the sizes of a problem.
 Nest product(const std::string& a, const std::string& w) {

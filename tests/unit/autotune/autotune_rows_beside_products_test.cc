@@ -1,6 +1,7 @@
 // Rows between products: scores, sums of them and a softmax, which a block keeps, and weights that the next product reads.
 #include "autotune/space/gpu/tensor_fusion.h"
 #include "codegen/gpu/kernel_plans.h"
+#include "support/nests/half_values.h"
 #include "support/nests/tensor_nests.h"
 #include "unit/autotune/searched_problem.h"
 
@@ -13,10 +14,6 @@ namespace {
 
 using namespace samples;
 using testing::SearchedProblem;
-
-constexpr ElementType kHalf = ElementType::f16;
-
-ScalarExpr wide(int ordinal) { return ScalarExpr::cast(ElementType::f32, read(ordinal, kHalf)); }
 
 /// Attention below the diagonal whose scores have sums of later ones added to them: score[i, j] = s[i, j] + sum over l in j .. i of s[i, l] / 8.
 Nest attention_with_running_scores(std::int64_t tokens) {

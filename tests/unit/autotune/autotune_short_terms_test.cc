@@ -4,6 +4,7 @@
 #include "autotune/trial/trial_steps.h"
 #include "codegen/gpu/backend.h"
 #include "codegen/gpu/kernel_plans.h"
+#include "support/nests/half_values.h"
 #include "support/nests/operand_nests.h"
 #include "support/simt/simt_image.h"
 
@@ -13,10 +14,6 @@ namespace nestor {
 namespace {
 
 using namespace samples;
-
-constexpr ElementType kHalf = ElementType::f16;
-
-ScalarExpr wide(int ordinal) { return ScalarExpr::cast(ElementType::f32, read(ordinal, kHalf)); }
 
 /// out[r, c] = sum over u and t of exp(-(x[r, u] - t)^2) w[c, u, t]: 8 terms t for each of 40 inputs.
 Nest radial_layer() {

@@ -6,6 +6,7 @@
 #include "codegen/gpu/backend.h"
 #include "codegen/gpu/kernel_plans.h"
 #include "codegen/proof/program_proof.h"
+#include "support/nests/half_values.h"
 #include "support/nests/operand_nests.h"
 #include "support/simt/simt_image.h"
 
@@ -18,10 +19,6 @@ namespace nestor {
 namespace {
 
 using namespace samples;
-
-constexpr ElementType kHalf = ElementType::f16;
-
-ScalarExpr wide(int ordinal) { return ScalarExpr::cast(ElementType::f32, read(ordinal, kHalf)); }
 
 const char* const kCell = "0 <= n < B and 0 <= f < F and 0 <= y < Y and 0 <= z < Y";
 const char* const kTerms = " and 0 <= k < C and 0 <= s < 3 and 0 <= t < 3";

@@ -343,7 +343,7 @@ std::vector<Point> NestSpace::defaults() const {
     for (const auto& [name, value] : changes) values[name] = value;
     points.push_back(point_of(values));
   };
-  for (const NamedValues& values : distributed) changed(values);
+  for (std::size_t k = 1; k < distributed.size(); ++k) changed(distributed[k]);
   for (const int axis : meeting_axes(variants_, usual_rules_, split_axes_, std::max(units(), 2))) {
     changed({{"split_axis", axis}, {"num_splits", 4 * units()}});
   }

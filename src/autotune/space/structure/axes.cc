@@ -343,6 +343,13 @@ double terms_of_sum(const LoopGroup& loop_group) {
   return terms;
 }
 
+double results_of(const LoopGroup& loop_group) {
+  double results = 1;
+  for (std::size_t k = 0; k < loop_group.extents.size(); ++k)
+    results *= loop_group.reduced[k] ? 1 : static_cast<double>(loop_group.extents[k]);
+  return results;
+}
+
 std::int64_t product_of(const std::vector<std::int64_t>& extents) {
   return std::accumulate(extents.begin(), extents.end(), std::int64_t{1}, std::multiplies<>());
 }

@@ -49,6 +49,9 @@ bool is_box(const isl::set& set, int a, int b);
 /// Terms of the sums of a loop group.
 double terms_of_sum(const LoopGroup& loop_group);
 
+/// Results of a loop group: points of the box of the loops that it does not reduce.
+double results_of(const LoopGroup& loop_group);
+
 /// Elements of a box.
 std::int64_t product_of(const std::vector<std::int64_t>& extents);
 

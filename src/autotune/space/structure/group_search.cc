@@ -82,12 +82,8 @@ class GroupFinder {
       products = products || multiplies(base_.nest(), structure_, {loop_groups_[place]});
     if (!products) return last;
     const auto starts_later = [&](int place) {
-      const std::vector<std::string>& names = structure_.loop_groups[static_cast<std::size_t>(loop_groups_[place])].statements;
-      const bool constant = std::all_of(names.begin(), names.end(), [&](const std::string& name) {
-        const Statement& start = base_.nest().statement(name);
-        return !start.reduction && start.reads.empty() && base_.nest().tensor(start.write.tensor).role == TensorRole::temporary;
-      });
-      return constant && !taken_[static_cast<std::size_t>(place)] && !shares_tensor(first, place) && user_of(place, last) >= 0;
+      return writes_constants(place) && !taken_[static_cast<std::size_t>(place)] && !shares_tensor(first, place) &&
+             user_of(place, last) >= 0;
     };
     while (last - first > 1 && starts_later(last - 1)) --last;
     return last;
@@ -157,19 +153,32 @@ class GroupFinder {
     return true;
   }
 
-  /// Does the loop group at the place just give temporaries a value to start from, of sums that are no products of matrices?
-  bool starts(int place) const {
-    const std::vector<std::string>& names = structure_.loop_groups[static_cast<std::size_t>(loop_groups_[place])].statements;
+  const std::vector<std::string>& statements_at(int place) const {
+    return structure_.loop_groups[static_cast<std::size_t>(loop_groups_[static_cast<std::size_t>(place)])].statements;
+  }
+
+  /// Does the loop group at the place just give temporaries a value?
+  bool writes_constants(int place) const {
+    const std::vector<std::string>& names = statements_at(place);
     return std::all_of(names.begin(), names.end(), [&](const std::string& name) {
       const Statement& start = base_.nest().statement(name);
-      const bool constant =
-          !start.reduction && start.reads.empty() && base_.nest().tensor(start.write.tensor).role == TensorRole::temporary;
-      return constant &&
-             std::none_of(base_.nest().statements.begin(), base_.nest().statements.end(), [&](const Statement& other) {
-               return other.write.tensor == start.write.tensor && multiplies_matrices(other);
-             });
+      return !start.reduction && start.reads.empty() && base_.nest().tensor(start.write.tensor).role == TensorRole::temporary;
     });
   }
+
+  /// Do products of matrices, or what starts their sums, stand at the place?
+  bool is_of_products(int place) const {
+    const Nest& nest = base_.nest();
+    const std::vector<std::string>& names = statements_at(place);
+    return std::any_of(names.begin(), names.end(), [&](const std::string& name) {
+      const std::string& tensor = nest.statement(name).write.tensor;
+      return std::any_of(nest.statements.begin(), nest.statements.end(),
+                         [&](const Statement& other) { return other.write.tensor == tensor && multiplies_matrices(other); });
+    });
+  }
+
+  /// Are these values what sums start from that are no products of matrices?
+  bool starts(int place) const { return writes_constants(place) && !is_of_products(place); }
 
   /// The first place from `next` on that is not taken and touches what the loop group at `place` does; -1: there is none.
   int user_of(int place, int next) const {
@@ -230,17 +239,6 @@ class GroupFinder {
     return !after.empty() && (fusion_ == Fusion::maximal || after.size() == before.size());
   }
 
-  /// Do products of matrices, or what starts their sums, stand at the place?
-  bool is_of_products(int place) const {
-    const Nest& nest = base_.nest();
-    const std::vector<std::string>& names = structure_.loop_groups[static_cast<std::size_t>(loop_groups_[place])].statements;
-    return std::any_of(names.begin(), names.end(), [&](const std::string& name) {
-      const std::string& tensor = nest.statement(name).write.tensor;
-      return std::any_of(nest.statements.begin(), nest.statements.end(),
-                         [&](const Statement& other) { return other.write.tensor == tensor && multiplies_matrices(other); });
-    });
-  }
-
   /// Can a block keep rows of the run first .. next, which has no products? They are the points of the loops that are not common.
   bool keeps_rows(int first, int next, const std::vector<int>& common) const {
     constexpr double kLongestRow = 1 << 13, kFewestRows = 256;
@@ -251,10 +249,7 @@ class GroupFinder {
       if (taken_[static_cast<std::size_t>(place)]) continue;
       if (is_of_products(place)) return false;
       const LoopGroup& loop_group = structure_.loop_groups[static_cast<std::size_t>(loop_groups_[place])];
-      double elements = 1;
-      for (std::size_t k = 0; k < loop_group.extents.size(); ++k)
-        elements *= loop_group.reduced[k] ? 1 : static_cast<double>(loop_group.extents[k]);
-      if (elements > kLongestRow * rows) return false;
+      if (results_of(loop_group) > kLongestRow * rows) return false;
     }
     return true;
   }

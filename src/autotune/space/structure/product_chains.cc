@@ -108,12 +108,9 @@ class Stages {
     double elements = 0;
     for (std::size_t k = first; k < last; ++k) {
       const LoopGroup& loop_group = structure_.loop_groups[static_cast<std::size_t>(members_[k].loop_group)];
-      double points = 1;
-      for (std::size_t dim = 0; dim < loop_group.axes.size(); ++dim)
-        points *= loop_group.reduced[dim] ? 1 : static_cast<double>(loop_group.extents[dim]);
       for (const std::string& tensor : members_[k].written) {
         const bool stays = nest_.tensor(tensor).role == TensorRole::temporary && !elsewhere.contains(tensor);
-        if (stays && counted.insert(tensor).second) elements += points;
+        if (stays && counted.insert(tensor).second) elements += results_of(loop_group);
       }
     }
     return elements;

@@ -6,7 +6,6 @@
 #include "codegen/tile/build/staging.h"
 #include "codegen/tile/build/variants.h"
 #include "codegen/tile/tile_program.h"
-#include "poly/algebra/values/reached_points.h"
 #include "poly/isl/conjunction.h"
 #include "poly/isl/isl_tools.h"
 #include "poly/nest/nest_sets.h"
@@ -86,7 +85,7 @@ class ProgramBuilder {
     program.root = scan(plan_.tree, {0, isl::manage(isl_set_intersect_params(anywhere, plan_.context.copy())), {}});
     program.buffers = claimed_buffers(plan_, storage_, previous_, stages_);
     program.valid = size_constraints(full_context(plan_.schedule->nest()));
-    if (const std::int64_t largest = guarded_sizes(nest); largest < std::numeric_limits<std::int32_t>::max()) {
+    if (const std::int64_t largest = schedule_.guarded_sizes(); largest < std::numeric_limits<std::int32_t>::max()) {
       for (const SizeParam& size : nest.sizes) program.valid.push_back({{{size.name, -1}}, largest});
     }
     for (const Composite& composite : schedule_.composites()) {

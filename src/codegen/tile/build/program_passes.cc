@@ -52,6 +52,12 @@ bool sums_tiles(const TileOp& op) {
                                         }) > 1;
 }
 
+/// Leaves out the op's dim of one value.
+void drop_dim(TileOp& op, const OpDim& dim) {
+  std::erase_if(op.dims, [&](const OpDim& other) { return other.var == dim.var; });
+  substitute_variable(op, dim.var, dim.lower);
+}
+
 /// The op without reduced dims of one value that none of its indices follows, as the taps of a convolution of 1 x 1 are.
 TileOp without_single_terms(const TileOp& op) {
   TileOp result = op;
@@ -61,8 +67,7 @@ TileOp without_single_terms(const TileOp& op) {
     };
     const bool single = (dim.upper - dim.lower).is_constant(1);
     if (!dim.reduced || !single || follows(op.write) || std::any_of(op.reads.begin(), op.reads.end(), follows)) continue;
-    std::erase_if(result.dims, [&](const OpDim& other) { return other.var == dim.var; });
-    substitute_variable(result, dim.var, dim.lower);
+    drop_dim(result, dim);
   }
   return result;
 }
@@ -79,8 +84,7 @@ TileTree without_single_dims(const TileTree& tree) {
   for (std::size_t k = node.op.dims.size(); k-- > 0;) {
     const OpDim dim = node.op.dims[k];
     if (!(dim.upper - dim.lower).is_constant(1)) continue;
-    node.op.dims.erase(node.op.dims.begin() + static_cast<std::ptrdiff_t>(k));
-    substitute_variable(node.op, dim.var, dim.lower);
+    drop_dim(node.op, dim);
     classify(node.op);
   }
   return std::make_shared<const TileNode>(std::move(node));

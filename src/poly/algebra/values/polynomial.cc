@@ -98,15 +98,18 @@ std::optional<int> small_power(const ScalarExpr& expr) {
   return std::nullopt;
 }
 
+Polynomial expanded(const ScalarExpr& expr);
+Monomial multiplied(const ScalarExpr& expr);
+
 Polynomial binary_polynomial(const ScalarExpr& expr) {
-  const Polynomial a = polynomial_of(expr.args()[0]);
+  const Polynomial a = expanded(expr.args()[0]);
   if (expr.op() == ScalarOp::pow) {
     const auto exponent = small_power(expr.args()[1]);
     std::optional<Polynomial> result = exponent ? std::optional(a) : std::nullopt;
     for (int k = 1; result && k < *exponent; ++k) result = product(*result, a);
     return result ? *result : atom(expr);
   }
-  const Polynomial b = polynomial_of(expr.args()[1]);
+  const Polynomial b = expanded(expr.args()[1]);
   switch (expr.op()) {
     case ScalarOp::add:
     case ScalarOp::sub: {
@@ -207,45 +210,49 @@ ScalarExpr strip_exact_casts(const ScalarExpr& expr) {
   return result;
 }
 
-Polynomial polynomial_of(const ScalarExpr& expr) {
-  if (expr.type() != ElementType::f32 || !is_short(expr)) return atom(expr);
+namespace {
+
+// Of expressions that are short, and so are their parts.
+
+Polynomial expanded(const ScalarExpr& expr) {
+  if (expr.type() != ElementType::f32) return atom(expr);
   switch (expr.op()) {
     case ScalarOp::constant:
       if (!std::isfinite(expr.number())) return atom(expr);
       return expr.number() == 0 ? Polynomial{} : Polynomial{Monomial{expr.number(), {}}};
     case ScalarOp::neg:
-      return scaled(polynomial_of(expr.args()[0]), -1);
+      return scaled(expanded(expr.args()[0]), -1);
     case ScalarOp::cast:
-      if (expr.args()[0].type() == ElementType::f32) return polynomial_of(expr.args()[0]);
-      return is_index_product(expr.args()[0]) ? Polynomial{product_of(expr)} : atom(expr);
+      if (expr.args()[0].type() == ElementType::f32) return expanded(expr.args()[0]);
+      return is_index_product(expr.args()[0]) ? Polynomial{multiplied(expr)} : atom(expr);
     default:
       return is_arithmetic(expr.op()) ? binary_polynomial(expr) : atom(expr);
   }
 }
 
-Monomial product_of(const ScalarExpr& expr) {
-  if (expr.type() == ElementType::f32 && is_short(expr)) {
+Monomial multiplied(const ScalarExpr& expr) {
+  if (expr.type() == ElementType::f32) {
     switch (expr.op()) {
       case ScalarOp::constant:
         if (is_normal_f32(expr.number())) return Monomial{expr.number(), {}};
         break;
       case ScalarOp::neg:
-        return multiply(Monomial{-1, {}}, product_of(expr.args()[0]));
+        return multiply(Monomial{-1, {}}, multiplied(expr.args()[0]));
       case ScalarOp::mul:
-        if (const auto product = checked_product(product_of(expr.args()[0]), product_of(expr.args()[1]))) return *product;
+        if (const auto product = checked_product(multiplied(expr.args()[0]), multiplied(expr.args()[1]))) return *product;
         break;
       case ScalarOp::div:
-        if (const auto product = checked_product(product_of(expr.args()[0]), power(product_of(expr.args()[1]), -1)))
+        if (const auto product = checked_product(multiplied(expr.args()[0]), power(multiplied(expr.args()[1]), -1)))
           return *product;
         break;
       case ScalarOp::pow:
-        if (const auto exponent = small_power(expr.args()[1])) return power(product_of(expr.args()[0]), *exponent);
+        if (const auto exponent = small_power(expr.args()[1])) return power(multiplied(expr.args()[0]), *exponent);
         break;
       case ScalarOp::cast:
-        if (expr.args()[0].type() == ElementType::f32) return product_of(expr.args()[0]);
+        if (expr.args()[0].type() == ElementType::f32) return multiplied(expr.args()[0]);
         if (is_index_product(expr.args()[0])) {
           const auto factor = [&](std::size_t k) {
-            return product_of(ScalarExpr::cast(ElementType::f32, expr.args()[0].args()[k]));
+            return multiplied(ScalarExpr::cast(ElementType::f32, expr.args()[0].args()[k]));
           };
           if (const auto product = checked_product(factor(0), factor(1))) return *product;
         }
@@ -256,6 +263,12 @@ Monomial product_of(const ScalarExpr& expr) {
   }
   return Monomial{1, {{expr, 1}}};
 }
+
+}  // namespace
+
+Polynomial polynomial_of(const ScalarExpr& expr) { return is_short(expr) ? expanded(expr) : atom(expr); }
+
+Monomial product_of(const ScalarExpr& expr) { return is_short(expr) ? multiplied(expr) : Monomial{1, {{expr, 1}}}; }
 
 ScalarExpr to_expr(const Monomial& monomial) {
   ScalarExpr result;

@@ -7,6 +7,7 @@
 #include <tuple>
 
 #include "poly/algebra/all_rules.h"
+#include "poly/algebra/values/reached_points.h"
 #include "poly/nest/composite_parts.h"
 #include "support/error.h"
 
@@ -115,6 +116,11 @@ const std::vector<RelaxedDependence>& NestFacts::relaxed(std::size_t index) cons
 const std::vector<RuleOffer>& NestFacts::offers() const {
   if (!offers_) offers_ = rules_that_relax(nest);
   return *offers_;
+}
+
+std::int64_t NestFacts::guarded_sizes() const {
+  if (!guarded_sizes_) guarded_sizes_ = nestor::guarded_sizes(nest);
+  return *guarded_sizes_;
 }
 
 }  // namespace nestor

@@ -62,12 +62,15 @@ class NestFacts {
   const std::vector<RelaxedDependence>& relaxed(std::size_t index) const;
   /// Rules that apply to the nest and relax something, or give parts of a reduction accumulators of their own.
   const std::vector<RuleOffer>& offers() const;
+  /// guarded_sizes() of the nest.
+  std::int64_t guarded_sizes() const;
 
  private:
   mutable std::optional<std::vector<Dependence>> dependences_;
   mutable std::optional<std::vector<DependenceGroup>> groups_;
   mutable std::map<std::size_t, std::vector<RelaxedDependence>> relaxed_;
   mutable std::optional<std::vector<RuleOffer>> offers_;
+  mutable std::optional<std::int64_t> guarded_sizes_;
 };
 
 /// The rule that lets parts of a reduction run at the same time.
