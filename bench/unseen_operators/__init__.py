@@ -6,15 +6,15 @@ import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent.parent / "python"))
 
-from . import (attending, attention, chained, channels_first, contracted, distances, factored, filtered, further, gathered,  # noqa: E402
-               graphs, images, layers, mixed, numeric, objectives, physical, products, recent, reduced, rows, scenes, scored, sequential,
+from . import (attending, attention, chained, channels_first, contracted, criteria, distances, factored, filtered, further,  # noqa: E402
+               gathered, graphs, grids, heads, images, layers, mixed, numeric, objectives, physical, products, recent, reduced, rows, scenes, scored, sequential,
                trained, training, weighted, wider)
 from .problem import Operator  # noqa: E402
 
 OPERATORS = {operator.name: operator
              for module in (attention, weighted, scored, products, contracted, rows, reduced, further, chained, wider, images, mixed, layers,
                             distances, factored, scenes, physical, training, graphs, numeric, recent, sequential, trained,
-                            gathered, channels_first, attending, objectives, filtered)
+                            gathered, channels_first, attending, objectives, filtered, heads, criteria, grids)
              for operator in module.OPERATORS}
 
 __all__ = ["OPERATORS", "Operator"]

@@ -106,15 +106,17 @@ class Tuning {
     // The best guess goes first, and alone where jobs wait for each other: a correct kernel exists as early as possible.
     hand_over(measurer_->streaming() ? measurer_->batch_size() : 1);
     settle_next();
-    while (!finished()) {
-      if (measurer_->streaming() || under_way_.empty()) hand_over(measurer_->batch_size());
-      settle_next();
-    }
-    while (!under_way_.empty()) {
-      // Where nothing was correct yet, what is under way is waited for; tick() limits that.
-      if (stopped() || (out_of_time() && best_ms_ > 0)) measurer_->abandon();
-      settle_next();
-    }
+    do {
+      while (!finished()) {
+        if (measurer_->streaming() || under_way_.empty()) hand_over(measurer_->batch_size());
+        settle_next();
+      }
+      while (!under_way_.empty()) {
+        // Where nothing was correct yet, what is under way is waited for; tick() limits that.
+        if (stopped() || (out_of_time() && best_ms_ > 0)) measurer_->abandon();
+        settle_next();
+      }
+    } while (!finished());  // where all that was under way was refused, others may be tried
   }
 
   bool may_fix_more() const { return may_fix_more_ && problem_.fixed.size() < problem_.sizes.size(); }
@@ -131,7 +133,7 @@ class Tuning {
   bool may_go_on() const {
     constexpr std::int64_t kFirst = 16, kOthers = 8;
     if (stopped() || next_ticket_ == 0) return !stopped();
-    const std::int64_t most = refusals_.holds() ? kFirst + kOthers : kFirst;
+    const std::int64_t most = in_doubt() ? kFirst + kOthers : kFirst;
     return !out_of_time() || (best_ms_ == 0 && next_ticket_ < most && elapsed() < request_.time_budget_s + grace_s());
   }
 

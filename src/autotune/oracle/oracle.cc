@@ -91,6 +91,7 @@ constexpr std::size_t kEnoughSamples = 64, kFewestSamples = 16;  ///< the corner
 constexpr double kSampleSeconds = 0.3,
                  kLongSampleSeconds = 0.8;  ///< after which there may be no more than enough, than the fewest
 constexpr double kMostSampleSeconds = 6;    ///< after which one of each process will do
+constexpr double kMostSecondsOfFirst = 25;  ///< without one sample nothing is known of a result that needs all of large products
 constexpr double kMostSecondsOfSome = 0.6;  ///< the same where many cases are made, one in each thread
 constexpr double kCheapSample = 2e6;        ///< evaluated although time is up
 constexpr double kMostForAll = 1e8;         ///< up to which all elements are evaluated where one needs most of them
@@ -151,11 +152,12 @@ class RunEvaluator {
  private:
   /// The first runs one by one, and others while all processes share each one's temporaries. The seconds that they took.
   double evaluate_together(std::size_t& done, Clock::time_point start) {
-    SharedElements shared(reference_, sampling_.processes, sampling_.most_seconds, stop_);
+    SharedElements first(reference_, sampling_.processes, std::max(sampling_.most_seconds, kMostSecondsOfFirst), stop_),
+        others(reference_, sampling_.processes, sampling_.most_seconds, stop_);
     double seconds = 0;
     for (bool split = true; done < runs_.size(); seconds = seconds_since(start)) {
       if (split ? enough(done, seconds) : done >= kSequential || seconds > kSampleSeconds) break;
-      split = shared.prepare(tensor_, runs_[done].front());
+      split = (done == 0 ? first : others).prepare(tensor_, runs_[done].front());
       evaluate_run(done++, [] { return true; });
     }
     return seconds;

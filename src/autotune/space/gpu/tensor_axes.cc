@@ -490,6 +490,50 @@ bool has_more_dims(const Nest& nest, const NestStructure& structure, const Fusio
   });
 }
 
+/// Do statements read what the group makes at other rows than their own, as sums of all rows up to one's own that columns read, too? Other
+/// blocks have those.
+bool reads_other_rows(const Nest& nest, const NestStructure& structure, const FusionGroup& group, int row) {
+  std::map<std::string, std::vector<int>> made;  // axes of indices
+  for (const int u : group.loop_groups) {
+    const LoopGroup& loop_group = structure.loop_groups[static_cast<std::size_t>(u)];
+    for (const std::string& name : loop_group.statements) {
+      const Statement& statement = nest.statement(name);
+      for (const Access& read : statement.reads) {
+        const auto known = made.find(read.tensor);
+        if (known == made.end()) continue;
+        const std::vector<int> axes = followed_axes(loop_group, read);
+        for (std::size_t k = 0; k < axes.size(); ++k) {
+          if (known->second[k] == row && axes[k] != row) return true;
+        }
+      }
+      made[statement.write.tensor] = followed_axes(loop_group, statement.write);
+    }
+  }
+  return false;
+}
+
+/// Parts of the loop over streamed columns that read nothing of each other.
+int chains_of(const Nest& nest, const NestStructure& structure, const FusionGroup& group, int streamed) {
+  std::vector<std::set<std::string>> chains;  // tensors that are computed
+  for (const int u : group.loop_groups) {
+    const LoopGroup& loop_group = structure.loop_groups[static_cast<std::size_t>(u)];
+    for (const std::string& name : loop_group.position_of(streamed) < 0 ? std::vector<std::string>{} : loop_group.statements) {
+      const Statement& statement = nest.statement(name);
+      std::set<std::string> own{statement.write.tensor};
+      for (const Access& read : statement.reads) {
+        if (!is_stored(nest, structure, group, read.tensor)) own.insert(read.tensor);
+      }
+      std::erase_if(chains, [&](const std::set<std::string>& chain) {
+        const bool meets = std::any_of(chain.begin(), chain.end(), [&](const auto& tensor) { return own.contains(tensor); });
+        if (meets) own.insert(chain.begin(), chain.end());
+        return meets;
+      });
+      chains.push_back(std::move(own));
+    }
+  }
+  return static_cast<int>(chains.size());
+}
+
 std::optional<TensorAxes> found_axes(const Nest& nest, const NestStructure& structure, const FusionGroup& group, int sm) {
   for (const int u : group.tile_is_part ? std::vector<int>{} : group.loop_groups) {
     const LoopGroup& loop_group = structure.loop_groups[u];
@@ -506,6 +550,7 @@ std::optional<TensorAxes> found_axes(const Nest& nest, const NestStructure& stru
           add_tiles(nest, structure, group, all, nest.statement(statement), seen, *axes);
       }
       add_results(nest, structure, group, *axes);
+      axes->chains = chains_of(nest, structure, group, axes->reduction_axis);
       return axes;
     }
   }
@@ -521,7 +566,8 @@ std::optional<TensorAxes> found_axes(const Nest& nest, const NestStructure& stru
 
 std::optional<TensorAxes> tensor_axes(const Nest& nest, const NestStructure& structure, const FusionGroup& group, int sm) {
   auto axes = found_axes(nest, structure, group, sm);
-  if (axes && has_more_dims(nest, structure, group, *axes)) return std::nullopt;
+  if (axes && (has_more_dims(nest, structure, group, *axes) || reads_other_rows(nest, structure, group, axes->row)))
+    return std::nullopt;
   return axes;
 }
 
@@ -539,6 +585,6 @@ bool rows_follow_stream(const Nest& nest, const NestStructure& structure, const 
   return false;
 }
 
-bool several_chains(const TensorAxes& axes) { return axes.first_products > 1 && axes.register_operands > 1; }
+bool several_chains(const TensorAxes& axes) { return axes.chains > 1 && axes.first_products > 1 && axes.register_operands > 1; }
 
 }  // namespace nestor

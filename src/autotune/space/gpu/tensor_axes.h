@@ -50,6 +50,7 @@ struct TensorAxes {
   int wide_operands = 0;                         ///< of these, computed in f32
   bool cancelling =
       false;          ///< some of those may have either sign: a sum may be small beside its terms, and so beside their rounding
+  int chains = 1;     ///< parts of the loop over streamed columns that need nothing of each other
   int functions = 0;  ///< exponentials and the like for an element of such tiles
   std::string no_product;  ///< a statement that sums rows of several elements, and no products: it has no place; empty: none does
 };

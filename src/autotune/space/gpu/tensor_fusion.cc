@@ -194,6 +194,49 @@ double guessed_clocks(RuleVariants& variants, const RuleVariant& variant, const 
          copied * 4 / kBytes;  // written and read
 }
 
+/// Elements of temporaries that a kernel writes and others read, once for each of these.
+double points_between_kernels(RuleVariants& variants, const RuleVariant& variant, Fusion fusion) {
+  const Nest& nest = variants.nest(variant);
+  std::map<std::string, std::pair<int, double>> made;  // tensors: by which group, and how many elements
+  double points = 0;
+  int number = 0;
+  for (const FusionGroup& group : variants.fusion_groups(variant, fusion)) {
+    std::set<std::string> read;
+    for (const int u : group.loop_groups) {
+      const LoopGroup& loop_group = variant.structure.loop_groups[static_cast<std::size_t>(u)];
+      for (const std::string& name : loop_group.statements) {
+        const Statement& statement = nest.statement(name);
+        for (const Access& access : statement.reads) read.insert(access.tensor);
+        made[statement.write.tensor] = {number, loop_group.points / std::max(terms_of_sum(loop_group), 1.0)};
+      }
+    }
+    for (const std::string& tensor : read) {
+      const auto known = made.find(tensor);
+      if (known != made.end() && known->second.first != number) points += known->second.second;
+    }
+    ++number;
+  }
+  return points;
+}
+
+/// Clocks of a multiprocessor that products take after the rules, roughly, on tensor cores and on lanes, and what goes through memory
+/// between kernels.
+double clocks_of_products(RuleVariants& variants, const std::set<std::string>& rules, const GpuLimits& limits) {
+  constexpr double kProducts = 2048, kLanes = 64, kBytes = 14,
+                   kElement = 6;  // products and bytes in a clock; bytes written and read
+  const RuleVariant& variant = variants.at({rules});
+  const Fusion fusion = fusion_for_tensor_cores(variants, variant, limits);
+  const Nest& nest = variants.nest(variant);
+  double points = 0;
+  for (const LoopGroup& loop_group : variant.structure.loop_groups) {
+    for (const std::string& name : loop_group.statements)
+      points += multiplies_matrices(nest.statement(name)) ? loop_group.points : 0;
+  }
+  const double on_lanes = points_on_lanes(variants, variant, fusion, limits);
+  return (points - on_lanes) / kProducts + on_lanes / kLanes +
+         points_between_kernels(variants, variant, fusion) * kElement / kBytes;
+}
+
 }  // namespace
 
 const std::optional<TensorAxes>& tensor_axes_of(RuleVariants& variants, const RuleVariant& variant, const FusionGroup& group,
@@ -373,7 +416,8 @@ std::vector<std::set<std::string>> rules_with_fewer_copies(RuleVariants& variant
 }
 
 std::vector<std::set<std::string>> rules_for_products(RuleVariants& variants, const std::set<std::string>& usual,
-                                                      const std::set<std::string>& for_products, const GpuLimits& limits) {
+                                                      const std::set<std::string>& for_products, bool across,
+                                                      const GpuLimits& limits) {
   constexpr double kManyPoints = 1 << 29;  // that parts in memory and a kernel more are worth
   std::set<std::string> others = for_products;
   others.erase(kPartsRule);
@@ -383,6 +427,12 @@ std::vector<std::set<std::string>> rules_for_products(RuleVariants& variants, co
   // At last sums that are mixed in another kernel.
   std::set<std::string> joint = choices.front();
   if (joint.erase(kSeparatingRule) > 0) choices.push_back(std::move(joint));
+  if (across) {
+    const double once = clocks_of_products(variants, choices.front(), limits);
+    std::set<std::string> twice = usual;
+    twice.insert(kAcrossRule);
+    if (clocks_of_products(variants, twice, limits) < once / 2) choices.insert(choices.begin(), std::move(twice));
+  }
   if (!for_products.contains(kPartsRule)) return choices;
   std::set<std::string> parts = usual;
   parts.insert(kPartsRule);

@@ -62,7 +62,8 @@ class NestSpace : public Space {
       if (is_for_products(rule)) for_products.insert(rule);
     }
     tensor_rules_ = {usual_rules_};
-    if (tensor_cores) tensor_rules_ = rules_for_products(variants_, usual_rules_, for_products, *limits.gpu);
+    const bool across = std::find(rules_.begin(), rules_.end(), kAcrossRule) != rules_.end();
+    if (tensor_cores) tensor_rules_ = rules_for_products(variants_, usual_rules_, for_products, across, *limits.gpu);
     make_parameters(variants_.at({usual_rules_}));
   }
 

@@ -55,11 +55,14 @@ std::string why_no_place(const Nest& nest, const Sizes& sizes, const Found& foun
   BaseSchedules schedules(nest_for_tuning(nest, sizes));
   RuleVariants variants(schedules, sizes);
   std::set<std::string> rules, for_products;
+  bool across = false;
   for (const std::string& rule : matching_rules(schedules)) {
     if (enabled_by_default(rule)) rules.insert(rule);
     if (is_for_products(rule)) for_products.insert(rule);
+    across = across || rule == kAcrossRule;
   }
-  const auto axes = tensor_axes_after(variants, rules_for_products(variants, rules, for_products, limits).front(), limits);
+  const auto axes =
+      tensor_axes_after(variants, rules_for_products(variants, rules, for_products, across, limits).front(), limits);
   if (axes && axes->no_product.empty()) return "";
   if (axes)
     return fmt::format("{} sums over several elements of a row beside it, and is no product of the same rows", axes->no_product);

@@ -89,11 +89,12 @@ class Preparation {
     find_users_of_products();
     std::set<int> needed;
     for (int u = static_cast<int>(structure_.loop_groups.size()); u-- > 0;) {
-      if (!uses_product(u) && (sums(u) || writes_any(u, wanted_) || is_table(u))) take(u, needed);
+      if (!uses_product(u) && !reduces_tiles(u) && (sums(u) || writes_any(u, wanted_) || is_table(u))) take(u, needed);
     }
     // What is computed from statistics alone, unless it is larger than what they were computed from.
     for (int u = 0; u < static_cast<int>(structure_.loop_groups.size()); ++u) {
-      if (!uses_product(u) && !needed.contains(u) && reads_any(u, made_) && group(u).points <= largest_) take(u, needed);
+      const bool taken = uses_product(u) || needed.contains(u) || is_of_tiles(u) || reduces_tiles(u);
+      if (!taken && reads_any(u, made_) && group(u).points <= largest_) take(u, needed);
     }
     return products_ ? std::vector<int>(needed.begin(), needed.end()) : std::vector<int>{};
   }
@@ -166,6 +167,38 @@ class Preparation {
       for (std::size_t k = 0; k < reader.axes.size(); ++k) {
         if (!reader.reduced[k] && group(loop_group).position_of(reader.axes[k]) < 0) return true;
       }
+    }
+    return false;
+  }
+
+  /// Does it compute something for each element of a product's tiles, as gates that scores are multiplied with? In memory these would take
+  /// as much as the scores.
+  bool is_of_tiles(int loop_group) const {
+    if (sums(loop_group)) return false;
+    std::set<std::string> made;
+    for_each_statement(loop_group, [&](const Statement& statement) { made.insert(statement.write.tensor); });
+    for (int v = 0; v < static_cast<int>(structure_.loop_groups.size()); ++v) {
+      if (uses_product(v) && !sums(v) && reads_any(v, made) && group(v).axes == group(loop_group).axes) return true;
+    }
+    return false;
+  }
+
+  bool starts_reduction_of_tiles(int loop_group) const {
+    std::set<std::string> made;
+    for_each_statement(loop_group, [&](const Statement& statement) { made.insert(statement.write.tensor); });
+    for (int v = loop_group + 1; v < static_cast<int>(structure_.loop_groups.size()); ++v) {
+      if (sums(v) && writes_any(v, made)) return reduces_tiles(v);
+    }
+    return false;
+  }
+
+  /// Does it reduce such values, or start the reduction?
+  bool reduces_tiles(int loop_group) const {
+    if (!sums(loop_group)) return starts_reduction_of_tiles(loop_group);
+    for (int v = 0; v < loop_group; ++v) {
+      std::set<std::string> made;
+      for_each_statement(v, [&](const Statement& statement) { made.insert(statement.write.tensor); });
+      if (!uses_product(v) && reads_any(loop_group, made) && is_of_tiles(v)) return true;
     }
     return false;
   }

@@ -1,6 +1,6 @@
 // Rule "materialize_factor": a factor of a sum of products that is computed anew for each column gets a temporary of its own.
 //
-// Pattern    r_e += f(p) t_q, where t is a 16-bit tensor, and f an expression that does not change along some dims of e that q follows,
+// Pattern    r_e += f(p) t_q, where t is a 16-bit tensor (f32: then f is made of inputs alone), and f an expression that does not change along some dims of e that q follows,
 //            and changes along others that q does not (sum_j sigmoid(s_ij) v_jd).
 // Rewrite    f'_p = f(p), in f32, over the dims along which f changes, before the sum; r_e += f'_p t_q.
 // Conditions the sum is alone in its loops, and f does not read it; dims of f' have no negative values; both change along a reduced dim.
@@ -31,10 +31,20 @@ struct Split {
   std::vector<int> dims;   ///< of the statement, along which it changes
 };
 
-/// Is the expression a tensor's 16-bit element, widened?
-bool is_half_read(const ScalarExpr& expr) {
+/// Is the expression a tensor's element, widened if it has 16 bits?
+bool is_element(const ScalarExpr& expr) {
   const ScalarExpr bare = strip_exact_casts(expr);
-  return bare.op() == ScalarOp::read && is_half(bare.type());
+  return bare.op() == ScalarOp::read && is_float(bare.type());
+}
+
+bool reads_inputs_alone(const Nest& nest, const Statement& statement, const ScalarExpr& value) {
+  bool inputs = true;
+  value.visit([&](const ScalarExpr& expr) {
+    if (expr.op() != ScalarOp::read) return;
+    const std::string& tensor = statement.reads[static_cast<std::size_t>(expr.ordinal())].tensor;
+    inputs = inputs && nest.tensor(tensor).role == TensorRole::input;
+  });
+  return inputs;
 }
 
 /// Does `a` change along one of the dims, and `b` not?
@@ -45,17 +55,21 @@ bool apart(const Statement& statement, const ScalarExpr& a, const ScalarExpr& b,
 
 /// Sets `why` where there is none.
 std::optional<Split> split_of(const Nest& nest, const Statement& statement, std::string& why) {
-  why = "it is no sum of products with a 16-bit tensor";
+  why = "it is no sum of products with an element of a tensor";
   if (statement.reduction != ReductionOp::add || statement.value.op() != ScalarOp::mul ||
       statement.value.type() != ElementType::f32)
     return std::nullopt;
   const std::vector<ScalarExpr>& args = statement.value.args();
-  const bool first = is_half_read(args[0]), second = is_half_read(args[1]);
+  const bool first = is_element(args[0]), second = is_element(args[1]);
   if (!first && !second) return std::nullopt;
   why = "both factors are elements of tensors";
+  if (first && second) return std::nullopt;
   Split split{first ? std::size_t{1} : std::size_t{0}, {}};
   const ScalarExpr &computed = args[split.factor], &element = args[1 - split.factor];
-  if (strip_exact_casts(computed).op() == ScalarOp::read || computed.type() != ElementType::f32) return std::nullopt;
+  if (computed.type() != ElementType::f32) return std::nullopt;
+  why = "its factor is made of temporaries, which may be many: those of f32 tensors are made of inputs alone";
+  const bool half = is_half(strip_exact_casts(element).type());
+  if (!half && !reads_inputs_alone(nest, statement, computed)) return std::nullopt;
   why = "its factor reads what the sum has so far";
   if (reads_tensor(statement, computed, statement.write.tensor)) return std::nullopt;
   std::vector<int> written, reduced = reduced_dims(statement);

@@ -3,9 +3,10 @@
 // Pattern    t_ij comes from one sum of products of two 16-bit tensors, through elementwise definitions; some reductions of t, or of such a
 //            definition, run along its last index, and others along another one (the two cross entropies of one matrix of scores).
 // Rewrite    the others, and what only they read, read a copy of t, made by copies of all statements back to the sum, in front of the first
-//            of them. So tiles of either product have whole rows of what its reductions run along, and t goes nowhere.
-// Conditions all copied statements are alone in their loops and stand before the copies, and nothing writes what they read before the last
-//            statement that reads copies.
+//            of them. So tiles of either product have whole rows of what its reductions run along, and t goes nowhere. Definitions that
+//            only they read wait until there, too, and what is made of one of them until all are complete, so that one loop serves them.
+// Conditions all copied and moved statements are alone in their loops, copied ones stand before the copies, and nothing writes what they
+//            read before the last statement that reads copies; both operands of the sum follow a dim of t that the other does not.
 // Proof      the same operations on the same values.
 // Rounding   none.
 #include <algorithm>
@@ -41,13 +42,14 @@ class Directions {
   std::string objection() const {
     if (across_.empty() || !along_) return "its rows and its columns are not both reduced";
     for (const Statement& statement : nest_.statements) {
-      if (!copied_.contains(statement.write.tensor)) continue;
+      const bool copied = copied_.contains(statement.write.tensor);
+      if (!copied && !waits(statement)) continue;
       const bool again = std::all_of(across_.begin(), across_.end(), [&](const std::string& name) {
         return may_recompute(nest_, statement, nest_.statement(name));
       });
       if (!alone_in_group(nest_, statement.name) || !again)
         return "what is reduced shares its loops, or is made of what is written again";
-      if (position_of(nest_, statement.name) >= position()) return "what is reduced comes behind the first reduction";
+      if (copied && position_of(nest_, statement.name) >= position()) return "what is reduced comes behind the first reduction";
     }
     return "";
   }
@@ -55,14 +57,63 @@ class Directions {
   bool takes_copies(const Statement& statement) const { return across_.contains(statement.name); }
   const std::set<std::string>& copied() const { return copied_; }
 
-  /// Before the first statement that reads copies.
+  /// Before the first reduction that reads copies.
   std::size_t position() const {
     const auto first = std::find_if(nest_.statements.begin(), nest_.statements.end(),
-                                    [&](const Statement& statement) { return takes_copies(statement); });
+                                    [&](const Statement& statement) { return takes_copies(statement) && statement.reduction; });
     return group_begin(nest_, first->name);
   }
 
+  /// Does it stand before what reads copies, although nothing else reads it?
+  bool waits(const Statement& statement) const {
+    return takes_copies(statement) && position_of(nest_, statement.name) < position();
+  }
+
+  /// The nest, and where copies belong in it: definitions which wait stand behind them, what is made of their readers behind these.
+  Nest with_definitions_behind(std::size_t& copies) const {
+    Nest result = nest_;
+    copies = position();
+    for (const Statement& statement : nest_.statements) {
+      if (!waits(statement)) continue;
+      erase_statement(result, statement.name);
+      insert_statement(result, position() - 1, statement);
+      --copies;
+    }
+    std::string before = last_reduction().name;
+    for (const Statement& statement : results_between()) {
+      erase_statement(result, statement.name);
+      insert_statement(result, group_end(result, before), statement);
+      before = statement.name;
+    }
+    return result;
+  }
+
  private:
+  const Statement& last_reduction() const {
+    const auto last = std::find_if(nest_.statements.rbegin(), nest_.statements.rend(),
+                                   [&](const Statement& statement) { return takes_copies(statement) && statement.reduction; });
+    return *last;
+  }
+
+  /// Statements before the last reduction that reads copies which nothing up to there needs: they may stand behind it.
+  std::vector<Statement> results_between() const {
+    const Statement& last = last_reduction();
+    std::set<std::string> needed;  // tensors of statements that stay
+    std::vector<Statement> found;
+    for (std::size_t k = group_end(nest_, last.name); k-- > position();) {
+      const Statement& statement = nest_.statements[k];
+      const bool free = !statement.reduction && !takes_copies(statement) && !needed.contains(statement.write.tensor) &&
+                        alone_in_group(nest_, statement.name) && may_recompute(nest_, statement, last);
+      if (free) {
+        found.insert(found.begin(), statement);
+        continue;
+      }
+      needed.insert(statement.write.tensor);
+      for (const Access& read : statement.reads) needed.insert(read.tensor);
+    }
+    return found;
+  }
+
   bool reads_made(const Statement& statement) const {
     return std::any_of(statement.reads.begin(), statement.reads.end(),
                        [&](const Access& read) { return made_.contains(read.tensor); });
@@ -113,6 +164,8 @@ std::string objection(const Nest& nest, const Statement& statement) {
   if (!statement.reduction || !half_products(statement) || nest.tensor(statement.write.tensor).role != TensorRole::temporary ||
       !is_product_sum(nest, statement.write.tensor))
     return "it is no sum of products of two 16-bit tensors";
+  const auto [a, b] = *half_products(statement);
+  if (!follows_own_dim(statement, a, b) || !follows_own_dim(statement, b, a)) return "it is no product of matrices";
   return Directions(nest, statement).objection();
 }
 
@@ -130,7 +183,9 @@ RuleResult apply(const Nest& nest, const std::vector<std::string>& target) {
   if (const std::string why = objection(nest, sum); !why.empty()) refuse_rule(kName, name, why);
   const Directions directions(nest, sum);
   const auto takes = [&](const Statement& each) { return directions.takes_copies(each); };
-  return {with_copies(nest, directions.copied(), takes, directions.position()), {}, false};
+  std::size_t position = 0;
+  const Nest ordered = directions.with_definitions_behind(position);
+  return {with_copies(ordered, directions.copied(), takes, position), {}, false};
 }
 
 }  // namespace

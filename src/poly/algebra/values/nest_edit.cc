@@ -199,7 +199,8 @@ int add_read(Statement& statement, const Access& access) {
       return static_cast<int>(k);
     }
   }
-  statement.reads.push_back(access);
+  // Bounds that the domain has are no part of where an element lies.
+  statement.reads.push_back({access.tensor, access.relation.gist_domain(statement.domain).coalesce()});
   return static_cast<int>(statement.reads.size()) - 1;
 }
 
