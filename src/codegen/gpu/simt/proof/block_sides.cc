@@ -328,7 +328,7 @@ const SideVariable* Side::of_axis(const BlockNode* node, const std::string& var)
 IntExpr Side::guard() const {
   const TileOp& op = op_->op;
   // Sums of a reduction are stored whatever was added, operands of products and copies ahead are read for other points as well.
-  const bool stored = op.reduction && (op.kind != OpKind::points || op.initialize);
+  const bool stored = op_->stores_sums() || (op.reduction && op.initialize);
   const bool everywhere = stored || op.fill || op_->product || op_->ahead > 0;
   if (!op.guard.defined()) return {};
   if (!everywhere) return closed(op.guard);
