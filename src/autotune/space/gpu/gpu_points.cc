@@ -489,7 +489,7 @@ const FusionGroup* heaviest_recurrence(RuleVariants& variants, const RuleVariant
 }
 
 /// Recurrences: each thread runs through a serial loop for elements of its own; of two such loops, threads share wavefronts.
-void add_recurrences(const GpuPointSource& source, const RuleChoice& choice, bool beside_products, std::vector<NamedValues>& points) {
+void add_recurrences(const GpuPointSource& source, const RuleChoice& choice, bool systems, std::vector<NamedValues>& points) {
   const RuleVariant& variant = source.variants.at(choice);
   const Nest& nest = source.variants.nest(variant);
   const auto add = [&](Fusion fusion, std::initializer_list<std::int64_t> blocks) {
@@ -503,21 +503,21 @@ void add_recurrences(const GpuPointSource& source, const RuleChoice& choice, boo
       }
     }
   };
-  if (beside_products) {
-    // With the products in one kernel, then apart: what is likely of either comes first.
-    for (const std::int64_t threads : {128, 256}) {
+  if (systems) {
+    // With what computes the matrices in one kernel, then apart: what is likely of either comes first.
+    for (const std::int64_t threads : {128, 64, 256}) {
       for (const Fusion fusion : {Fusion::maximal, Fusion::careful}) add(fusion, {threads});
     }
   }
   for (const Fusion fusion : {Fusion::maximal, Fusion::careful, Fusion::none}) add(fusion, {128, 32, 256});
 }
 
-/// Is a recurrence a good part of the work of a nest that multiplies matrices?
-bool solves_beside_products(const GpuPointSource& source, const RuleChoice& choice) {
+/// Are triangular systems a good part of the work?
+bool solves_systems(const GpuPointSource& source, const RuleChoice& choice) {
   constexpr double kPart = 0.25;
   const RuleVariant& variant = source.variants.at(choice);
   const FusionGroup* group = heaviest_recurrence(source.variants, variant, Fusion::none);
-  if (group == nullptr || !multiplies(source.variants.nest(variant))) return false;
+  if (group == nullptr || !solves_system(source.variants.nest(variant), variant.structure, *group)) return false;
   const auto points_of = [&](const FusionGroup& each) {
     return variant.structure.loop_groups[static_cast<std::size_t>(each.heaviest)].points;
   };
@@ -588,7 +588,7 @@ std::vector<NamedValues> likely_gpu_values(const GpuPointSource& source) {
   }
   RuleChoice simple{source.usual_rules};
   std::erase_if(simple.rules, [](const std::string& rule) { return makes_composites(rule); });
-  const bool solves = solves_beside_products(source, simple);
+  const bool solves = solves_systems(source, simple);
   if (solves) add_recurrences(source, simple, true, points);
   add_product_values(source, simple, points);
   RuleChoice without_tiles = simple;

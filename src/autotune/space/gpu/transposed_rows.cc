@@ -273,13 +273,20 @@ std::int64_t elements_of_work_tile(const NestStructure& structure, const FusionG
 
 }  // namespace
 
+bool solves_system(const Nest& nest, const NestStructure& structure, const FusionGroup& group) {
+  return std::any_of(group.loop_groups.begin(), group.loop_groups.end(), [&](int u) {
+    const std::vector<std::string>& names = structure.loop_groups[static_cast<std::size_t>(u)].statements;
+    return std::any_of(names.begin(), names.end(), [&](const std::string& name) { return reads_own_sums(nest.statement(name)); });
+  });
+}
+
 NamedValues values_of_recurrence(const Nest& nest, const NestStructure& structure, const FusionGroup& group, const GroupForm& form,
                                  std::int64_t threads) {
   NamedValues values{{"threads", threads}, {"cluster", 1}, {"reduction_axis", -1}};
   const std::vector<int> outside = wavefront_order(group, form);
   std::int64_t left = form.skews.empty() ? threads : 1;
-  // A product of a whole work tile keeps the threads busy: one work tile will do if half of them have an element of it.
-  if (multiplies(nest, structure, group.loop_groups) && 2 * elements_of_work_tile(structure, group) >= threads) left = 1;
+  // What computes the matrix of a system keeps the threads busy: one system will do if half of them have an element of it.
+  if (solves_system(nest, structure, group) && 2 * elements_of_work_tile(structure, group) >= threads) left = 1;
   for (std::size_t k = outside.size(); k-- > 0;) {
     const Axis& cut = structure.axes[static_cast<std::size_t>(outside[k])];
     const bool whole = k > 0 && cut.extent <= left;
