@@ -47,7 +47,8 @@ void add_rows_of(const GpuPointSource& source, const RuleChoice& choice, Fusion 
   const bool kept = !shapes.empty();
   if (!kept) shapes.push_back(longest_shape(variant.structure, main, limits));
   // Products of a serial loop's steps are shared by no cluster, and nothing runs ahead of them.
-  const bool in_steps = !serial_axes(main).empty() && multiplies(source.variants.nest(variant), variant.structure, main.loop_groups);
+  const bool in_steps =
+      !serial_axes(main).empty() && multiplies(source.variants.nest(variant), variant.structure, main.loop_groups);
   if (in_steps) std::erase_if(shapes, [](const GpuShape& shape) { return shape.cluster > 1; });
   for (GpuShape shape : shapes) {
     if (!main.part) shape = shape_of_rows(tiles, shape);
@@ -483,9 +484,8 @@ void add_short_sums(const GpuPointSource& source, const RuleChoice& choice, std:
 bool is_inside(const GroupForm& form) { return form.kind == GroupForm::Kind::inside; }
 
 const FusionGroup* heaviest_recurrence(RuleVariants& variants, const RuleVariant& variant, Fusion fusion) {
-  return heaviest_of(variants, variant, fusion, [&](const FusionGroup& each) {
-    return std::any_of(each.forms.begin(), each.forms.end(), is_inside);
-  });
+  return heaviest_of(variants, variant, fusion,
+                     [&](const FusionGroup& each) { return std::any_of(each.forms.begin(), each.forms.end(), is_inside); });
 }
 
 /// Recurrences: each thread runs through a serial loop for elements of its own; of two such loops, threads share wavefronts.

@@ -280,8 +280,8 @@ bool solves_system(const Nest& nest, const NestStructure& structure, const Fusio
   });
 }
 
-NamedValues values_of_recurrence(const Nest& nest, const NestStructure& structure, const FusionGroup& group, const GroupForm& form,
-                                 std::int64_t threads) {
+NamedValues values_of_recurrence(const Nest& nest, const NestStructure& structure, const FusionGroup& group,
+                                 const GroupForm& form, std::int64_t threads) {
   NamedValues values{{"threads", threads}, {"cluster", 1}, {"reduction_axis", -1}};
   const std::vector<int> outside = wavefront_order(group, form);
   std::int64_t left = form.skews.empty() ? threads : 1;

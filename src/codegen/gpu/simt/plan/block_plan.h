@@ -118,10 +118,10 @@ struct OwnSums {
   /// Neighbouring sums that a thread has at once. Terms that all of them have come first, each read once for all; then those that read one
   /// another's results, from registers. With 1 sums are made one after the other, and `row`, `term`, `end` and `shift` mean nothing.
   int at_once = 1;
-  int row = -1, term = -1;  ///< dims t and u, the only ones of several values that the thread runs through
-  std::int64_t end = 0;     ///< the terms of row t are those below t + end
-  std::int64_t shift = 0;   ///< term u reads what row u + shift writes, where it reads that buffer
-  int width = 1;            ///< terms whose elements are loaded at once, from the start of the terms on
+  int row = -1, term = -1;    ///< dims t and u, the only ones of several values that the thread runs through
+  std::int64_t end = 0;       ///< the terms of row t are those below t + end
+  std::int64_t shift = 0;     ///< term u reads what row u + shift writes, where it reads that buffer
+  int width = 1;              ///< terms whose elements are loaded at once, from the start of the terms on
   std::vector<bool> vectors;  ///< by read: those that such a load serves, if any
 };
 

@@ -9,7 +9,8 @@ namespace nestor::nvptx {
 namespace {
 
 constexpr int kSumsAtOnce = 16;
-constexpr int kTermsAtOnce = 4;  ///< of which a read's elements are loaded at once
+constexpr int kLongSumsAtOnce = 4;  ///< whose terms are more than products: their code is long, and needs registers of its own
+constexpr int kTermsAtOnce = 4;     ///< of which a read's elements are loaded at once
 
 /// Forms that are 0 or more at every point of the op.
 std::vector<Affine> distances_of(const TileOp& op) {
@@ -99,10 +100,28 @@ std::optional<std::int64_t> shift_of(const TileOp& op, const TileAccess& read, i
   return shift;
 }
 
+/// Is the value made of products and sums alone?
+bool has_products_alone(const ScalarExpr& value) {
+  switch (value.op()) {
+    case ScalarOp::constant:
+    case ScalarOp::scalar:
+    case ScalarOp::index:
+    case ScalarOp::read:
+      return true;
+    case ScalarOp::add:
+    case ScalarOp::sub:
+    case ScalarOp::mul:
+    case ScalarOp::neg:
+    case ScalarOp::cast:
+      return std::all_of(value.args().begin(), value.args().end(), has_products_alone);
+    default:
+      return false;
+  }
+}
+
 OwnSums own_sums_of(const BlockOp& op) {
   const TileOp& tile = op.op;
   OwnSums sums;
-  sums.at_once = kSumsAtOnce;
   for (int d = 0; d < static_cast<int>(tile.dims.size()); ++d) {
     if (!several(op, d)) continue;
     int& place = tile.dims[d].reduced ? sums.term : sums.row;
@@ -111,8 +130,9 @@ OwnSums own_sums_of(const BlockOp& op) {
   }
   if (sums.row < 0 || sums.term < 0) return {};
   const OpDim &row = tile.dims[sums.row], &term = tile.dims[sums.term];
-  const auto length = extent_bound(row);
-  if (length && *length < kSumsAtOnce) return {};
+  sums.at_once = has_products_alone(tile.value) ? kSumsAtOnce : kLongSumsAtOnce;
+  if (const auto length = extent_bound(row)) sums.at_once = static_cast<int>(std::min<std::int64_t>(sums.at_once, *length));
+  if (sums.at_once < 2) return {};
   const auto end = end_of_terms(tile, sums.row, sums.term);
   if (!end || term.lower.uses(row.var)) return {};
   sums.end = *end;

@@ -52,8 +52,7 @@ class OwnSumProver {
     }
     const MeetingAnswer answer = can_hold(proof_, site_, condition, dims);
     if (answer.verdict == MeetingAnswer::Verdict::never) return;
-    if (answer.verdict == MeetingAnswer::Verdict::meet)
-      return proof_.fail("{}: {} where {}", tile_.name, what, answer.example);
+    if (answer.verdict == MeetingAnswer::Verdict::meet) return proof_.fail("{}: {} where {}", tile_.name, what, answer.example);
     proof_.leave_open("{}: it is not known that never {}", tile_.name, what);
   }
 
@@ -65,7 +64,9 @@ class OwnSumProver {
   }
 
   void together() {
-    const auto is = [&](int d, bool reduced) { return d >= 0 && d < dim_count() && several(d) && tile_.dims[d].reduced == reduced; };
+    const auto is = [&](int d, bool reduced) {
+      return d >= 0 && d < dim_count() && several(d) && tile_.dims[d].reduced == reduced;
+    };
     bool only = is(sums_.row, false) && is(sums_.term, true) && sums_.at_once > 1;
     for (int d = 0; d < dim_count(); ++d) only = only && (!several(d) || d == sums_.row || d == sums_.term);
     if (!only || stored_where(tile_).defined())
@@ -74,8 +75,7 @@ class OwnSumProver {
     const bool ordered = sums_.shift + sums_.end <= 0;
     if (!ordered) proof_.fail("{}: terms of several sums read one that is not done", tile_.name);
     bool moves = false;
-    for (const IntExpr& index : tile_.write.index)
-      moves = moves || index.coefficient(tile_.dims[sums_.row].var).value_or(0) != 0;
+    for (const IntExpr& index : tile_.write.index) moves = moves || index.coefficient(tile_.dims[sums_.row].var).value_or(0) != 0;
     if (!moves) proof_.fail("{}: sums of neighbouring {} are one element", tile_.name, tile_.dims[sums_.row].var);
     for (const TileAccess& read : tile_.reads) {
       if (read.buffer == tile_.write.buffer) reads_rows(read);
@@ -104,8 +104,7 @@ class OwnSumProver {
     const Divisors divisors(proof_, site_, term, sums_.width);
     for (std::size_t k = 0; k < sums_.vectors.size(); ++k) {
       if (!sums_.vectors[k]) continue;
-      if (tile_.reads[k].buffer == tile_.write.buffer)
-        return proof_.fail("{} loads sums before they are done", tile_.name);
+      if (tile_.reads[k].buffer == tile_.write.buffer) return proof_.fail("{} loads sums before they are done", tile_.name);
       if (!unconditional_reads(tile_.value).contains(static_cast<int>(k)))
         return proof_.fail("{}: read {} may not exist at all terms", tile_.name, k);
       prove_vector(proof_, op_, tile_.reads[k], term, sums_.width, divisors);
@@ -116,8 +115,7 @@ class OwnSumProver {
   void reads_rows(const TileAccess& read) {
     const std::string& row = tile_.dims[sums_.row].var;
     for (std::size_t k = 0; k < read.index.size(); ++k) {
-      const IntExpr there =
-          read.index[k].substitute(tile_.dims[sums_.term].var, IntExpr::variable(row) - IntExpr(sums_.shift));
+      const IntExpr there = read.index[k].substitute(tile_.dims[sums_.term].var, IntExpr::variable(row) - IntExpr(sums_.shift));
       if (read.index[k].uses(row) || affine_of(there) != affine_of(tile_.write.index[k]))
         return proof_.fail("{}: a term does not read the sum {} behind its own number", tile_.name, sums_.shift);
     }
