@@ -182,6 +182,22 @@ class BlockMutator {
       for (std::size_t k = 0; k < op.op.reads.size(); ++k)
         change("another read carried", [&](auto& o) { o.carried = static_cast<int>(k); });
     }
+    if (op.own_sums) {
+      change("no own sums", [](auto& o) { o.own_sums.reset(); });
+      for (const int count : {1, 5, 32}) change("other sums at once", [&](auto& o) { o.own_sums->at_once = count; });
+      for (const int by : {-1, 1}) change("another end of terms", [&](auto& o) { o.own_sums->end += by; });
+      for (const int by : {-1, 1}) change("another shift of sums", [&](auto& o) { o.own_sums->shift += by; });
+      change("rows for terms", [](auto& o) { std::swap(o.own_sums->row, o.own_sums->term); });
+      for (const int width : {1, 2, 4, 8}) change("other vectors of terms", [&](auto& o) { o.own_sums->width = width; });
+      for (std::size_t k = 0; k < op.op.reads.size(); ++k) {
+        change("another read by vectors", [&](auto& o) {
+          o.own_sums->vectors.resize(o.op.reads.size(), false);
+          o.own_sums->vectors[k] = !o.own_sums->vectors[k];
+        });
+      }
+    } else if (op.op.kind == OpKind::points && op.op.reduction) {
+      change("own sums", [](auto& o) { o.own_sums.emplace(); });
+    }
     if (op.prefix) {
       change("no prefix", [](auto& o) { o.prefix.reset(); });
       change("backward or not", [](auto& o) { o.prefix->backward = !o.prefix->backward; });

@@ -7,6 +7,7 @@
 #include "support/simt/simt_part_programs.h"
 #include "support/simt/simt_prefix_programs.h"
 #include "support/simt/simt_programs.h"
+#include "support/simt/simt_triangular_programs.h"
 #include "support/simt/simt_window_programs.h"
 
 #include <functional>
@@ -297,6 +298,27 @@ inline std::vector<SimtCase> simt_cases() {
       list.add("recurrence", recurrence_program(false, backward), {{"rows", 37}, {"steps", steps}}, plain, 32);
     list.add("recurrence_in_scratch", recurrence_program(true, backward), {{"rows", 50}, {"steps", 1}}, plain, 64);
   }
+  // Triangular systems: no whole tile of rows, one, several; rows of whole vectors and not; terms that end earlier, or that are not done yet.
+  for (const std::int64_t steps : {1, 2, 15, 16, 17, 20, 33, 48, 64}) {
+    list.add("triangular", triangular_program({.steps = steps}), {{"systems", 2}, {"cols", 43}}, {.tolerance = 1e-5}, 64);
+    list.add("triangular_in_scratch", triangular_program({.steps = steps, .scratch = true}), {{"systems", 2}, {"cols", 43}},
+             {.tolerance = 1e-5}, 64);
+  }
+  for (const std::int64_t steps : {0, 1, 3, 16, 21, 32, 50})
+    list.add("triangular_unknown", triangular_program({}), {{"systems", 2}, {"cols", 5}, {"steps", steps}}, {.tolerance = 1e-5},
+             32);
+  const Sizes one_system{{"systems", 1}, {"cols", 37}};
+  for (const std::int64_t apart : {2, 5, 17})
+    for (const std::int64_t row : {std::int64_t{0}, apart})
+      list.add("triangular_apart", triangular_program({.steps = 36, .apart = apart, .row = row}), one_system, {.tolerance = 1e-5},
+               64);
+  list.add("triangular_bounds", triangular_program({.steps = 36, .guarded = false}), one_system, {.tolerance = 1e-5}, 64);
+  list.add("triangular_backward", triangular_program({.steps = 37, .backward = true}), one_system, {.tolerance = 1e-5}, 64);
+  list.add("triangular_later", triangular_program({.steps = 36, .first = 3, .row = 5}), one_system, {.tolerance = 1e-5}, 64);
+  list.add("triangular_divided", triangular_program({.steps = 36, .divided = true}), one_system, {.tolerance = 1e-3}, 64);
+  list.add("triangular_ahead", triangular_program({.steps = 20, .ahead = true}), one_system, {.tolerance = 1e-5}, 64);
+  list.add("triangular_of_integers", triangular_program({.steps = 20, .type = ElementType::i32}), one_system, plain, 64);
+  list.add("triangular_misaligned", triangular_program({.steps = 36}), one_system, {.misalignment = 1, .tolerance = 1e-5}, 64);
   list.add("block_steps", block_steps_program(), {{"rows", 3}, {"steps", 5}});
   list.add("transpose", transpose_program(f32), {{"rows", 50}, {"cols", 70}});
   list.add("transpose_f16", transpose_program(f16), {{"rows", 64}, {"cols", 64}});

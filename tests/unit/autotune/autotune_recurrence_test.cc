@@ -169,7 +169,40 @@ TEST(GpuRecurrences, ThreadsSolveTriangularSystemsBesideProducts) {
                      read(0) * read(1), ReductionOp::add)
           .build();
   SearchedProblem problem(nest, {});
+  const std::string plan = first_plan(problem);
+  EXPECT_EQ(plan.find("nestor_triangular_1"), std::string::npos) << "one kernel\n" << plan;
+  EXPECT_NE(plan.find("lower: shared memory"), std::string::npos) << plan;
+  EXPECT_NE(plan.find("15 neighbouring sums in registers, terms loaded by vectors"), std::string::npos) << plan;
   EXPECT_GT(guesses_inside(problem, {{{"batch", 3}, {"cols", 37}}, {{"batch", 1}, {"cols", 1}}}, "solve_t serial"), 0);
+  for (const Point& point : problem.space->defaults()) {
+    const Candidate candidate = problem.space->candidate(point);
+    if (!candidate.infeasible.empty()) continue;
+    EXPECT_NO_THROW(describe_kernels(build_tile_program(problem.schedules.replay(candidate.steps)), {.sm = 90}))
+        << "what no plan can do is not guessed";
+  }
+}
+
+/// x[b, t, w] = v[b, t, w] - sum over u < t of a[b, t, u] x[b, u, w], rounded to 16 bits at the end.
+TEST(GpuRecurrences, SizesOfSystemsThatABlockKeepsAreKnown) {
+  const std::string element = "0 <= b < batch and 0 <= t < 32 and 0 <= w < cols";
+  const Nest nest =
+      samples::NestBuilder("rounded", {{"batch", 300}, {"cols", 96}})
+          .context("batch >= 1 and cols >= 1")
+          .tensor("a", TensorRole::input, {"batch", "32", "32"})
+          .tensor("v", TensorRole::input, {"batch", "32", "cols"})
+          .tensor("x", TensorRole::temporary, {"batch", "32", "cols"})
+          .tensor("y", TensorRole::output, {"batch", "32", "cols"})
+          .statement("start[b, t, w] : " + element, "x[b, t, w]", {"v[b, t, w]"}, read(0))
+          .statement("solve[b, t, u, w] : " + element + " and 0 <= u < t", "x[b, t, w]", {"a[b, t, u]", "x[b, u, w]"},
+                     read(0) * read(1) * ScalarExpr::constant(-0.125), ReductionOp::add)
+          .statement("y[b, t, w] : " + element, "y[b, t, w]", {"x[b, t, w]"}, read(0))
+          .build();
+  EXPECT_EQ(sizes_of_short_rows(nest, {{"batch", 300}, {"cols", 96}}), std::set<std::string>{"cols"});
+  for (const std::int64_t cols : {96, 5}) {
+    SearchedProblem problem(fix_sizes(nest, {{"cols", cols}}), {{"cols", cols}});
+    EXPECT_NE(first_plan(problem).find("16 neighbouring sums in registers"), std::string::npos) << first_plan(problem);
+    EXPECT_EQ(problem.difference(problem.space->defaults().front(), {{"batch", 3}, {"cols", cols}}), "") << cols;
+  }
 }
 
 /// The cheapest way to each place of a table, from above and from the left.

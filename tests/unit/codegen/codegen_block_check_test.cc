@@ -460,6 +460,10 @@ std::vector<SimtCase> mutated_cases() {
                                                          {"prefix_shifted", {}},
                                                          {"recurrence", {{"rows", 37}, {"steps", 19}}},
                                                          {"recurrence_in_scratch", {}},
+                                                         {"triangular_later", {}},
+                                                         {"triangular_in_scratch", {{"systems", 1}, {"cols", 9}}},
+                                                         {"triangular_unknown", {{"systems", 1}, {"cols", 3}, {"steps", 18}}},
+                                                         {"triangular_ahead", {}},
                                                          {"prefix_shifted_rows", {{"rows", 5}}},
                                                          {"integers", {}}};
   std::vector<SimtCase> chosen;

@@ -223,6 +223,26 @@ TEST(NvptxPlan, a_tile_read_in_another_order_goes_through_shared_memory_behind_a
   EXPECT_TRUE(plan.op("store").barrier_before);
 }
 
+TEST(NvptxPlan, neighbouring_sums_of_a_triangular_system_are_made_together) {
+  const Planned plan(triangular_program({.steps = 36}), true);
+  const std::optional<nvptx::OwnSums>& sums = plan.op("solve").own_sums;
+  ASSERT_TRUE(sums);
+  EXPECT_EQ(sums->at_once, 16);
+  EXPECT_EQ(sums->end, 0);
+  EXPECT_EQ(sums->width, 4);
+  EXPECT_EQ(sums->vectors, (std::vector<bool>{true, false, false}));
+  const auto of = [](const TriangularForm& form) { return Planned(triangular_program(form), true).op("solve").own_sums; };
+  EXPECT_EQ(of({.steps = 36, .apart = 3, .row = 3})->end, -2);
+  EXPECT_EQ(of({.steps = 36, .apart = 3})->at_once, 1) << "the first rows have less than no terms";
+  const Planned anywhere(triangular_program({.steps = 36}), false);
+  EXPECT_EQ(anywhere.op("solve").own_sums->width, 1) << "the matrix may start anywhere";
+  EXPECT_EQ(of({.steps = 36, .first = 3, .row = 3})->width, 1) << "terms start within a vector";
+  EXPECT_EQ(of({.steps = 9})->at_once, 9);
+  EXPECT_EQ(of({.steps = 36, .divided = true})->at_once, 4) << "long code";
+  EXPECT_EQ(of({.steps = 20, .ahead = true})->at_once, 1) << "terms start elsewhere in each row";
+  EXPECT_FALSE(of({.steps = 20, .apart = 0})) << "a term reads the sum that it is added to";
+}
+
 TEST(NvptxPlan, a_dependence_carried_by_a_loop_gets_a_barrier) {
   const Planned plan(block_steps_program(), true);
   EXPECT_TRUE(plan.op("step").barrier_before);

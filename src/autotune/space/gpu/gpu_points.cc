@@ -46,11 +46,16 @@ void add_rows_of(const GpuPointSource& source, const RuleChoice& choice, Fusion 
   std::vector<GpuShape> shapes = likely_shapes(tiles.points, limits);
   const bool kept = !shapes.empty();
   if (!kept) shapes.push_back(longest_shape(variant.structure, main, limits));
+  // Products of a serial loop's steps are shared by no cluster, and nothing runs ahead of them.
+  const bool in_steps =
+      !serial_axes(main).empty() && multiplies(source.variants.nest(variant), variant.structure, main.loop_groups);
+  if (in_steps) std::erase_if(shapes, [](const GpuShape& shape) { return shape.cluster > 1; });
   for (GpuShape shape : shapes) {
     if (!main.part) shape = shape_of_rows(tiles, shape);
     // A block over a part takes its work tiles one at a time: narrow ones by few threads, and there is room for more blocks.
     if (main.part) shape.threads = std::max<std::int64_t>(shape.threads / shape.rows, kWarp);
     for (const GpuResidence& residence : kept ? likely_residences(shape, limits) : std::vector<GpuResidence>{{}}) {
+      if (in_steps && residence.persistent > 0) continue;
       NamedValues values = fused_values(source, choice, fusion);
       for (const Parameter& parameter : source.parameters) {
         if (parameter.name.starts_with("tile.")) values[parameter.name] = main.part ? kCombinedColumns : 1;
@@ -476,23 +481,47 @@ void add_short_sums(const GpuPointSource& source, const RuleChoice& choice, std:
   }
 }
 
+bool is_inside(const GroupForm& form) { return form.kind == GroupForm::Kind::inside; }
+
+const FusionGroup* heaviest_recurrence(RuleVariants& variants, const RuleVariant& variant, Fusion fusion) {
+  return heaviest_of(variants, variant, fusion,
+                     [&](const FusionGroup& each) { return std::any_of(each.forms.begin(), each.forms.end(), is_inside); });
+}
+
 /// Recurrences: each thread runs through a serial loop for elements of its own; of two such loops, threads share wavefronts.
-void add_recurrences(const GpuPointSource& source, const RuleChoice& choice, std::vector<NamedValues>& points) {
+void add_recurrences(const GpuPointSource& source, const RuleChoice& choice, bool systems, std::vector<NamedValues>& points) {
   const RuleVariant& variant = source.variants.at(choice);
-  for (const Fusion fusion : {Fusion::maximal, Fusion::careful, Fusion::none}) {
-    const auto inside = [](const GroupForm& form) { return form.kind == GroupForm::Kind::inside; };
-    const FusionGroup* group = heaviest_of(source.variants, variant, fusion, [&](const FusionGroup& each) {
-      return std::any_of(each.forms.begin(), each.forms.end(), inside);
-    });
+  const Nest& nest = source.variants.nest(variant);
+  const auto add = [&](Fusion fusion, std::initializer_list<std::int64_t> blocks) {
+    const FusionGroup* group = heaviest_recurrence(source.variants, variant, fusion);
     for (std::size_t form = group == nullptr ? 0 : group->forms.size(); form-- > 0;) {
-      if (!inside(group->forms[form])) continue;
-      for (const std::int64_t threads : {128, 32, 256}) {
-        NamedValues values = values_of_recurrence(variant.structure, *group, group->forms[form], threads);
+      if (!is_inside(group->forms[form])) continue;
+      for (const std::int64_t threads : blocks) {
+        NamedValues values = values_of_recurrence(nest, variant.structure, *group, group->forms[form], threads);
         values["form"] = static_cast<std::int64_t>(form);
         points.push_back(completed(source, choice, fusion, std::move(values)));
       }
     }
+  };
+  if (systems) {
+    // With what computes the matrices in one kernel, then apart: what is likely of either comes first.
+    for (const std::int64_t threads : {128, 64, 256}) {
+      for (const Fusion fusion : {Fusion::maximal, Fusion::careful}) add(fusion, {threads});
+    }
   }
+  for (const Fusion fusion : {Fusion::maximal, Fusion::careful, Fusion::none}) add(fusion, {128, 32, 256});
+}
+
+/// Are triangular systems a good part of the work?
+bool solves_systems(const GpuPointSource& source, const RuleChoice& choice) {
+  constexpr double kPart = 0.25;
+  const RuleVariant& variant = source.variants.at(choice);
+  const FusionGroup* group = heaviest_recurrence(source.variants, variant, Fusion::none);
+  if (group == nullptr || !solves_system(source.variants.nest(variant), variant.structure, *group)) return false;
+  const auto points_of = [&](const FusionGroup& each) {
+    return variant.structure.loop_groups[static_cast<std::size_t>(each.heaviest)].points;
+  };
+  return points_of(*group) >= kPart * points_of(source.variants.heaviest(variant, Fusion::none));
 }
 
 /// Running sums: a block has whole rows of them, and what else stays there.
@@ -559,6 +588,8 @@ std::vector<NamedValues> likely_gpu_values(const GpuPointSource& source) {
   }
   RuleChoice simple{source.usual_rules};
   std::erase_if(simple.rules, [](const std::string& rule) { return makes_composites(rule); });
+  const bool solves = solves_systems(source, simple);
+  if (solves) add_recurrences(source, simple, true, points);
   add_product_values(source, simple, points);
   RuleChoice without_tiles = simple;
   const bool recomputes = std::find(source.rules.begin(), source.rules.end(), kRecomputingRule) != source.rules.end();
@@ -574,12 +605,12 @@ std::vector<NamedValues> likely_gpu_values(const GpuPointSource& source) {
   add_column_values(source, simple.rules, true, points);
   add_short_runs(source, simple.rules, points);
   add_prefixes(source, simple, points);
-  add_recurrences(source, simple, points);
+  if (!solves) add_recurrences(source, simple, false, points);
   add_windows(source, simple, points);
   add_short_sums(source, simple, points);
   if (recomputes) add_row_values(source, without_tiles, points);
   add_short_rows(source, simple, points);
-  add_row_values(source, simple, points);
+  if (!solves) add_row_values(source, simple, points);
   if (simple.rules != source.usual_rules) add_row_values(source, {source.usual_rules}, points);
   add_column_values(source, simple.rules, false, points);
   // At last what is right for any nest: each statement in kernels of its own, in a shape that suits it.

@@ -140,6 +140,20 @@ std::set<std::string> sizes_of_prefixes(const Nest& nest, const Sizes& sizes) {
   return found;
 }
 
+/// Sizes of systems in temporaries, which a block has whole: not of the first dim, which numbers them.
+std::set<std::string> sizes_of_systems(const Nest& nest, const Sizes& sizes) {
+  std::set<std::string> found;
+  for (const Statement& statement : nest.statements) {
+    const Tensor& tensor = nest.tensor(statement.write.tensor);
+    if (tensor.role != TensorRole::temporary || !reads_own_sums(statement)) continue;
+    const std::vector<std::int64_t> shape = shape_at(tensor, sizes);
+    for (std::size_t p = 1; p < shape.size(); ++p) {
+      if (shape[p] <= kShortSide) found.merge(sizes_in(nest, tensor.shape[p]));
+    }
+  }
+  return found;
+}
+
 std::set<std::string> without_specialized(const Nest& nest, std::set<std::string> sizes) {
   for (const SizeParam& size : nest.sizes) {
     if (size.specialized) sizes.erase(size.name);
@@ -186,6 +200,7 @@ std::set<std::string> sizes_of_short_rows(const Nest& nest, const Sizes& sizes) 
   std::set<std::string> found = sizes_of_short_sums(nest, sizes);
   found.merge(sizes_of_windows(nest, sizes));
   found.merge(sizes_of_prefixes(nest, sizes));
+  found.merge(sizes_of_systems(nest, sizes));
   for (const auto& [tensor, shape] : arguments) {
     if (shape.size() < 2 || product_of(shape) < most / kSmallArgument) continue;
     const std::int64_t most_of_row =

@@ -254,11 +254,39 @@ NamedValues values_of_prefixes(const Nest& nest, const NestStructure& structure,
   return values;
 }
 
-NamedValues values_of_recurrence(const NestStructure& structure, const FusionGroup& group, const GroupForm& form,
-                                 std::int64_t threads) {
+namespace {
+
+/// What most statements have of a work tile of one position: the longest of their own loops that sum up nothing.
+std::int64_t elements_of_work_tile(const NestStructure& structure, const FusionGroup& group) {
+  std::int64_t most = 1;
+  for (const int u : group.loop_groups) {
+    const LoopGroup& loop_group = structure.loop_groups[static_cast<std::size_t>(u)];
+    std::int64_t elements = 1;
+    for (std::size_t k = 0; k < loop_group.axes.size(); ++k) {
+      const bool common = std::find(group.axes.begin(), group.axes.end(), loop_group.axes[k]) != group.axes.end();
+      if (!common && !loop_group.reduced[k]) elements *= loop_group.extents[k];
+    }
+    most = std::max(most, elements);
+  }
+  return most;
+}
+
+}  // namespace
+
+bool solves_system(const Nest& nest, const NestStructure& structure, const FusionGroup& group) {
+  return std::any_of(group.loop_groups.begin(), group.loop_groups.end(), [&](int u) {
+    const std::vector<std::string>& names = structure.loop_groups[static_cast<std::size_t>(u)].statements;
+    return std::any_of(names.begin(), names.end(), [&](const std::string& name) { return reads_own_sums(nest.statement(name)); });
+  });
+}
+
+NamedValues values_of_recurrence(const Nest& nest, const NestStructure& structure, const FusionGroup& group,
+                                 const GroupForm& form, std::int64_t threads) {
   NamedValues values{{"threads", threads}, {"cluster", 1}, {"reduction_axis", -1}};
   const std::vector<int> outside = wavefront_order(group, form);
   std::int64_t left = form.skews.empty() ? threads : 1;
+  // What computes the matrix of a system keeps the threads busy: one system will do if half of them have an element of it.
+  if (solves_system(nest, structure, group) && 2 * elements_of_work_tile(structure, group) >= threads) left = 1;
   for (std::size_t k = outside.size(); k-- > 0;) {
     const Axis& cut = structure.axes[static_cast<std::size_t>(outside[k])];
     const bool whole = k > 0 && cut.extent <= left;

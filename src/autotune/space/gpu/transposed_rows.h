@@ -54,9 +54,12 @@ NamedValues values_of_short_sums(const NestStructure& structure, const FusionGro
 /// The same for running sums along the axis, of which a block has whole rows, with so many threads.
 NamedValues values_of_prefixes(const Nest& nest, const NestStructure& structure, const FusionGroup& group, int axis,
                                std::int64_t threads);
-/// The same for a recurrence in the form, of which a block has an element for each of so many threads.
-NamedValues values_of_recurrence(const NestStructure& structure, const FusionGroup& group, const GroupForm& form,
-                                 std::int64_t threads);
+/// Does a sum of the group read other elements of what it writes?
+bool solves_system(const Nest& nest, const NestStructure& structure, const FusionGroup& group);
+/// The same for a recurrence in the form, of which a block has an element for each of so many threads. Of triangular systems, loops that the group does
+/// not share count as well.
+NamedValues values_of_recurrence(const Nest& nest, const NestStructure& structure, const FusionGroup& group,
+                                 const GroupForm& form, std::int64_t threads);
 /// The same for parts of sums over short runs: a block takes all of those that lie next to each other.
 NamedValues values_of_short_runs(const NestStructure& structure, const FusionGroup& group, const std::string& beside);
 /// The same where each point of the axis repeats reads: a block takes some of them.

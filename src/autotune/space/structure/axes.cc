@@ -281,6 +281,11 @@ bool multiplies(const Nest& nest, const NestStructure& structure, const std::vec
   });
 }
 
+bool reads_own_sums(const Statement& statement) {
+  return statement.reduction && std::any_of(statement.reads.begin(), statement.reads.end(),
+                                            [&](const Access& read) { return read.tensor == statement.write.tensor; });
+}
+
 int prefix_dim(const Statement& statement) {
   if (!statement.reduction) return -1;
   const int dims = static_cast<int>(statement.dims.size());

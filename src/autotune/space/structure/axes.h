@@ -36,6 +36,9 @@ bool multiplies_matrices(const Statement& statement);
 bool multiplies(const Nest& nest);
 bool multiplies(const Nest& nest, const NestStructure& structure, const std::vector<int>& loop_groups);
 
+/// Does a sum read other elements of what it writes, as triangular systems do?
+bool reads_own_sums(const Statement& statement);
+
 /// The dim of the result that ends what a sum runs over, or starts it, where its terms do not follow that dim: out[s] = sum over k <= s of
 /// f(k). -1: there is none.
 int prefix_dim(const Statement& statement);

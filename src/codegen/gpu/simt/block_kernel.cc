@@ -20,6 +20,7 @@ constexpr BlockPass kPasses[] = {
     {"placement", [](BlockPlan& plan, const Target&, int) { place_scratch(plan); }},
     {"vectors", [](BlockPlan& plan, const Target&, int) { choose_vectors(plan); }},
     {"recurrences", [](BlockPlan& plan, const Target&, int) { carry_values(plan); }},
+    {"own sums", [](BlockPlan& plan, const Target&, int) { keep_sums(plan); }},
     {"windows", [](BlockPlan& plan, const Target&, int) { choose_windows(plan); }},
     {"fused reductions", [](BlockPlan& plan, const Target&, int) { join_reductions(plan); }},
     {"joined passes", [](BlockPlan& plan, const Target&, int) { join_passes(plan); }},

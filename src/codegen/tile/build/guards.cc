@@ -86,10 +86,11 @@ class GuardPlanner {
   }
 
   /// The other factors of extra terms are numbers: what the caller gave, or elements that the tile reads for real points too. What
-  /// nobody wrote may be NaN, and so its product with 0.
+  /// nobody wrote may be NaN, and so its product with 0. So may be what the sums themselves have written so far.
   bool others_have_values(const StatementPlan& statement, const OpBox& box, const Access& filled) const {
     const isl::map extra = box.hull.subtract(box.points);
     return std::all_of(statement.statement->reads.begin(), statement.statement->reads.end(), [&](const Access& read) {
+      if (read.tensor == statement.statement->write.tensor) return false;
       if (&read == &filled || plan_.schedule->nest().tensor(read.tensor).role == TensorRole::input) return true;
       return touched_by(statement, read, extra).is_subset(touched_by(statement, read, box.points));
     });

@@ -99,6 +99,11 @@ class BlockEmitter {
   void emit_points(const BlockOp& op, int width, Slot slot, const Loaded& loaded = {});
   void emit_point_reduction(const BlockOp& op, Slot slot);
   void emit_accumulation(const BlockOp& op, int width, Slot slot);
+  void emit_own_sums(const BlockOp& op, Slot slot);
+  void emit_rows_of_sums(const BlockOp& op, Value* start, int count, bool whole, Slot slot);
+  void add_common_terms(const BlockOp& op, Value* start, const std::vector<Value*>& sums, bool whole, Slot slot);
+  std::vector<Loaded> load_terms(const BlockOp& op, int width);
+  void add_own_term(const BlockOp& op, Value* sum, Slot slot, const Loaded& loaded);
   /// Calls `body` for every row slot: unrolled ones with their number and a constant, others once within a loop.
   void for_rows(const BlockOp& op, bool at_least_once,
                 const std::function<void(int slot, Value* slot_value, Value* row_ok)>& body);

@@ -229,6 +229,7 @@ void BlockEmitter::advance(int buffer) {
 void BlockEmitter::emit_unit(const BlockOp& op, int width, Slot slot) {
   if (op.ahead > 0) return for_serial(op, [](const OpDim&) { return true; }, [&] { emit_ahead(op, width, slot); });
   if (op.op.reduction && op.op.kind != OpKind::points) return emit_accumulation(op, width, slot);
+  if (op.own_sums) return emit_own_sums(op, slot);
   if (op.op.reduction) return emit_point_reduction(op, slot);
   if (op.carried >= 0) return emit_recurrence(op, slot);
   for_serial(op, [](const OpDim&) { return true; }, [&] { emit_points(op, width, slot); });

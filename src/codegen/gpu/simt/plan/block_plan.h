@@ -112,6 +112,19 @@ struct StridedRead {
   int stride = 0, offset = 0;
 };
 
+/// Sums of an op that reads other elements of what it writes, as forward substitution does: x[t] -= a[t, u] x[u] for u < t. A thread has the sum
+/// of an element in a register from its first term to its last; the order of the terms is the op's.
+struct OwnSums {
+  /// Neighbouring sums that a thread has at once. Terms that all of them have come first, each read once for all; then those that read one
+  /// another's results, from registers. With 1 sums are made one after the other, and `row`, `term`, `end` and `shift` mean nothing.
+  int at_once = 1;
+  int row = -1, term = -1;    ///< dims t and u, the only ones of several values that the thread runs through
+  std::int64_t end = 0;       ///< the terms of row t are those below t + end
+  std::int64_t shift = 0;     ///< term u reads what row u + shift writes, where it reads that buffer
+  int width = 1;              ///< terms whose elements are loaded at once, from the start of the terms on
+  std::vector<bool> vectors;  ///< by read: those that such a load serves, if any
+};
+
 struct BlockOp {
   TileOp op;
   std::vector<DimRole> roles;
@@ -136,6 +149,7 @@ struct BlockOp {
   int joins = -1;        ///< reduction before it over whose columns its own terms are added up in one pass
   /// Read of the element that the thread wrote at the point before, along its serial dim: the value stays in a register.
   int carried = -1;
+  std::optional<OwnSums> own_sums;
   /// Reduced dims whose points are written out for all rows of a run together, so that a term that several of them read is loaded once.
   /// Empty: sums are made row by row.
   std::vector<int> window;
@@ -148,6 +162,8 @@ struct BlockOp {
   bool divides() const { return divided >= 0 && layout.groups > 1; }
   /// As lanes: the threads that have parts of one element of a sum over columns.
   Layout meeting() const { return divides() ? Layout{layout.vector, layout.threads(), 1} : layout; }
+  /// What it writes is stored once for all points that differ in reduced dims alone.
+  bool stores_sums() const { return op.reduction && (op.kind != OpKind::points || own_sums); }
   /// The results of several warps meet here.
   bool crosses_warps() const { return reduces_columns() && meeting().lanes > 32 && !deferred; }
   /// Lanes of one row add up each other's terms: a reduction, or sums of prefixes.
@@ -220,6 +236,7 @@ void place_scratch(BlockPlan& plan);  ///< registers or shared
 void choose_vectors(BlockPlan& plan);
 void join_reductions(BlockPlan& plan);  ///< leads and followers whose partial results are combined together
 void carry_values(BlockPlan& plan);     ///< what a thread writes and reads again at its next point
+void keep_sums(BlockPlan& plan);        ///< sums that read other elements of what they write
 void choose_windows(BlockPlan& plan);   ///< sums of neighbouring rows that share what they read
 void join_passes(BlockPlan& plan);      ///< reductions over the same columns of the same memory, in one pass
 void allocate_shared(BlockPlan& plan, const NvptxTarget& target);
@@ -263,6 +280,8 @@ std::set<int> unconditional_reads(const ScalarExpr& expr);
 
 /// Can the op's accesses along its column be vectors of `width`? Notes the conditions in `plan` when `commit`.
 bool can_vectorise(BlockPlan& plan, BlockOp& op, int width, bool commit);
+/// Can so many neighbours along a dim be loaded at once, from its lower bound on? Notes the conditions in `plan` when `commit`.
+bool can_load_neighbours(BlockPlan& plan, const BlockOp& op, int read, int dim, int width, bool commit);
 /// Conditions for a copy of a k tile of one operand by vectors of `width` along `dim`.
 bool can_copy_vectors(BlockPlan& plan, const BlockOp& op, int read, int dim, int width, bool commit);
 std::optional<ThreadMap> thread_map(const BlockOp& op, const TileAccess& access, bool is_write);

@@ -104,6 +104,10 @@ class Printer {
     line(depth + 2, layout_text(op));
     if (op.product) line(depth + 2, product_text(*op.product));
     if (op.carried >= 0) line(depth + 2, "each point has what the one before has written in a register");
+    if (op.own_sums)
+      line(depth + 2, op.own_sums->at_once == 1 ? std::string("each sum in a register")
+                                                : fmt::format("{} neighbouring sums in registers{}", op.own_sums->at_once,
+                                                              op.own_sums->width > 1 ? ", terms loaded by vectors" : ""));
     if (op.prefix)
       line(depth + 2, fmt::format("sums of all {} {} {}", op.prefix->backward ? "behind" : "before",
                                   op.op.dims[op.prefix->kept].var, op.prefix->exclusive ? "itself left out" : "and itself"));

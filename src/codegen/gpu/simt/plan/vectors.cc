@@ -165,6 +165,27 @@ bool can_copy_vectors(BlockPlan& plan, const BlockOp& op, int read, int dim_inde
   return true;
 }
 
+bool can_load_neighbours(BlockPlan& plan, const BlockOp& op, int read, int dim_index, int width, bool commit) {
+  const OpDim& dim = op.op.dims[dim_index];
+  const TileAccess& access = op.op.reads[read];
+  const std::set<std::string> sizes = dynamic_sizes(*plan.program);
+  Conditions conditions;
+  Multiples multiples = op.multiples;
+  multiples[dim.var] = width;
+  if (plan.in_registers(access) || !divides(dim.lower, width, op.multiples, sizes, conditions) ||
+      !access_fits(plan, access, dim.var, width, multiples, sizes, conditions))
+    return false;
+  if (const Placement* place = plan.placement(access.buffer)) {
+    for (std::size_t k = 0; k + 1 < place->strides.size(); ++k) {
+      if (place->strides[k] % width != 0) return false;
+    }
+  }
+  const bool free = conditions.sizes.empty() && conditions.alignments.empty();
+  if (!free && !plan.vector_memory) return false;
+  if (commit) add(plan, conditions, width);
+  return true;
+}
+
 /// Marks the vector accesses. Without vector_memory only shared memory takes part, whose addresses are known.
 void choose_vectors(BlockPlan& plan) {
   for (BlockOp& op : plan.ops) {

@@ -79,8 +79,9 @@ BlockCertificate check_block_plan(const BlockPlan& plan) {
   const DebugTimer timer("proof of a block plan");
   BlockProof proof(plan);
   // What follows relies on what came before.
-  for (const auto part : {prove_shape, prove_tree, prove_points, prove_products, prove_prefixes, prove_carried, prove_reductions,
-                          prove_registers, prove_trips, prove_places, prove_order, prove_windows, prove_joined}) {
+  for (const auto part :
+       {prove_shape, prove_tree, prove_points, prove_products, prove_prefixes, prove_carried, prove_own_sums, prove_reductions,
+        prove_registers, prove_trips, prove_places, prove_order, prove_windows, prove_joined}) {
     if (proof.good()) part(proof);
   }
   BlockCertificate certificate;

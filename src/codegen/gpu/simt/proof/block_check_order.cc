@@ -94,7 +94,7 @@ class EventMaker {
   /// The write, and the value that a sum goes on from, by the thread that has the element.
   void add_result(Phase& phase, bool in_registers) const {
     const bool reduced_column = op_.column >= 0 && proof_.dim(op_, op_.column).reduced;
-    const bool accumulates = op_.op.reduction && op_.op.kind != OpKind::points;
+    const bool accumulates = op_.stores_sums();
     const Rows rows = rows_of(!in_registers);
     const Columns columns = columns_of(reduced_column ? -1 : op_.column, !in_registers);
     add(phase, op_.op.write, true, rows, columns, accumulates);
@@ -163,7 +163,7 @@ class OrderProver {
       const BlockOp& op = proof_.op(site.op);
       if (proof_.plan.in_registers(op.op.write)) continue;
       const bool accumulates = op.op.reduction && op.op.kind != OpKind::points;
-      const Toucher write{&site, &op.op.write, true, Rows::by_row, Columns::by_column, accumulates};
+      const Toucher write{&site, &op.op.write, true, Rows::by_row, Columns::by_column, op.stores_sums()};
       ask({&write, &write, Meeting::Apart::point, site.around.size(), nullptr}, "two points of");
       for (const TileAccess& access : op.op.reads) {
         if (access.buffer != op.op.write.buffer) continue;

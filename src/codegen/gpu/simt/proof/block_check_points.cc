@@ -138,12 +138,14 @@ namespace {
 
 /// Sums are stored for points outside of the guard as well, as far as reduced dims decide it. The tile program's proof has not seen these.
 void prove_stored_inside(BlockProof& proof, const OpSite& site) {
-  const TileOp& op = proof.op(site.op).op;
-  if (!op.reduction || !op.guard.defined() || op.kind == OpKind::points || proof.plan.in_registers(op.write)) return;
+  const BlockOp& planned = proof.op(site.op);
+  const TileOp& op = planned.op;
+  if (!planned.stores_sums() || (!op.guard.defined() && !planned.own_sums) || proof.plan.in_registers(op.write)) return;
   Toucher toucher;
   toucher.site = &site;
   toucher.access = &op.write;
   toucher.writes = true;
+  toucher.kept_only = planned.own_sums.has_value();
   const MeetingAnswer answer = can_leave(proof, toucher);
   if (answer.verdict == MeetingAnswer::Verdict::never) return;
   if (answer.verdict == MeetingAnswer::Verdict::meet)

@@ -355,13 +355,13 @@ MeetingAnswer can_leave(const BlockProof& proof, const Toucher& toucher) {
   return {MeetingAnswer::Verdict::never, ""};
 }
 
-MeetingAnswer can_hold(const BlockProof& proof, const OpSite& site, const IntExpr& condition) {
+MeetingAnswer can_hold(const BlockProof& proof, const OpSite& site, const IntExpr& condition, const std::set<int>& dims) {
   return within_budget(*proof.plan.kernel, [&](bool launched) {
     IslText text;
     state_sizes(*proof.plan.program, text);
     if (launched) state_launch(*proof.plan.kernel, text);
     for (const Axis& axis : proof.axes(site)) {
-      if (axis.dim < 0) state_axis(axis, text);
+      if (axis.dim < 0 || dims.contains(axis.dim)) state_axis(axis, text);
     }
     for (const BlockNode* node : site.around) {
       if (node->kind == TileNode::Kind::condition) text.state(text.holds(node->condition));

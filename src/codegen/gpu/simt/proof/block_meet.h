@@ -16,8 +16,9 @@ MeetingAnswer can_meet(const BlockProof& proof, const Meeting& meeting);
 /// Can it touch an index outside of its buffer?
 MeetingAnswer can_leave(const BlockProof& proof, const Toucher& toucher);
 
-/// Can `condition`, over the variables of loops and conditions around an op (dims are left out), differ from 0?
-MeetingAnswer can_hold(const BlockProof& proof, const OpSite& site, const IntExpr& condition);
+/// Can `condition`, over the variables of loops and conditions around an op, differ from 0? Of the op's dims those in `dims` are within their
+/// bounds, others any integer.
+MeetingAnswer can_hold(const BlockProof& proof, const OpSite& site, const IntExpr& condition, const std::set<int>& dims = {});
 
 /// How many of the nodes around both sites are the same, from the outermost one.
 std::size_t common_nodes(const OpSite& a, const OpSite& b);

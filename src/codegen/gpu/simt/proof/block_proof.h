@@ -80,6 +80,7 @@ void prove_points(BlockProof& proof);      ///< 2.
 void prove_products(BlockProof& proof);    ///< 2., of register blocks
 void prove_prefixes(BlockProof& proof);    ///< 3., lanes and warps of prefix sums
 void prove_carried(BlockProof& proof);     ///< 2., values that a thread hands on to its next point
+void prove_own_sums(BlockProof& proof);    ///< 2., sums that read other elements of what they write
 void prove_reductions(BlockProof& proof);  ///< 3., participants; 7.
 void prove_registers(BlockProof& proof);   ///< 4.
 void prove_trips(BlockProof& proof);       ///< 4., copies ahead

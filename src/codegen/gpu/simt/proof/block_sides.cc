@@ -328,8 +328,9 @@ const SideVariable* Side::of_axis(const BlockNode* node, const std::string& var)
 IntExpr Side::guard() const {
   const TileOp& op = op_->op;
   // Sums of a reduction are stored whatever was added, operands of products and copies ahead are read for other points as well.
-  const bool stored = op.reduction && (op.kind != OpKind::points || op.initialize);
-  const bool everywhere = stored || op.fill || op_->product || op_->ahead > 0;
+  const bool stored = op_->stores_sums() || (op.reduction && op.initialize);
+  const bool own_read = op_->own_sums && toucher_->access != &op.write;
+  const bool everywhere = (stored && !own_read) || op.fill || op_->product || op_->ahead > 0;
   if (!op.guard.defined()) return {};
   if (!everywhere) return closed(op.guard);
   const bool sums = op.reduction && !op.initialize && toucher_->access == &op.write;
@@ -392,11 +393,12 @@ bool stay_apart(const Meeting& meeting, const Side& a, const Side& b) {
     // What is not linear in positions says nothing; what is made of shared values alone cancels.
     differences.add(difference);
   }
-  if (const IntExpr guard = a.guard(), other = b.guard(); guard.defined() && meeting.a->site == meeting.b->site) {
-    std::vector<Affine> zeros, other_zeros;  // one guard's: in the same order
+  if (const IntExpr guard = a.guard(), other = b.guard();
+      guard.defined() && other.defined() && meeting.a->site == meeting.b->site) {
+    std::vector<Affine> zeros, other_zeros;  // one guard's in the same order, or of parts of it; all are 0
     zeros_of(guard, zeros);
     zeros_of(other, other_zeros);
-    for (std::size_t k = 0; k < zeros.size(); ++k) differences.add(zeros[k] - other_zeros[k]);
+    for (std::size_t k = 0; k < std::min(zeros.size(), other_zeros.size()); ++k) differences.add(zeros[k] - other_zeros[k]);
   }
   return differences.contradict() || same_where_it_counts(meeting, a, b, differences);
 }
