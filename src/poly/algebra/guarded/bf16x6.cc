@@ -220,8 +220,12 @@ class SixProducts {
       constexpr std::array kNames{"_high", "_middle", "_low"};
       parts[p] = fresh_name(edit_.nest(), tensor.name + kNames[p]);
       Statement store = copy_statement(edit_.nest(), tensor, edit_.sum(), read(operand), parts[p]);
-      isl_set* elements = isl_set_set_tuple_name(elements_read(tensor.name).release(), parts[p].c_str());
-      const isl::set domain = store.domain.intersect(isl::manage(elements));
+      isl::set domain = store.domain;
+      // Of an input all: kernels multiply whole tiles of it, with zeros where the sum reads none.
+      if (tensor.role != TensorRole::input) {
+        isl_set* elements = isl_set_set_tuple_name(elements_read(tensor.name).release(), parts[p].c_str());
+        domain = domain.intersect(isl::manage(elements));
+      }
       store.domain = isl::manage(isl_set_gist_params(domain.copy(), full_context(edit_.nest()).release())).coalesce();
       std::array<ScalarExpr, 2> before;
       for (std::size_t k = 0; k < p; ++k) {
