@@ -1,6 +1,9 @@
 // Factors of a value, its constants and its casts.
 #include "codegen/tile/contraction.h"
 
+#include <isl/map.h>
+
+#include <algorithm>
 #include <vector>
 
 namespace nestor {
@@ -40,6 +43,11 @@ bool collect(const ScalarExpr& value, Factors& out) {
   }
 }
 
+/// Do two reads have the same indices, whatever their tensors?
+bool at_same_indices(const Access& a, const Access& b) {
+  return isl_map_plain_is_equal(a.relation.get(), b.relation.set_range_tuple(a.tensor).get()) == isl_bool_true;
+}
+
 }  // namespace
 
 std::optional<Contraction> contraction_of(const ScalarExpr& value, std::optional<ReductionOp> reduction) {
@@ -53,9 +61,37 @@ std::optional<Contraction> contraction_of(const Statement& statement) {
   return contraction_of(statement.value, statement.reduction);
 }
 
+std::vector<Contraction> contractions_of(const ScalarExpr& value, std::optional<ReductionOp> reduction) {
+  std::vector<const ScalarExpr*> rest{&value};
+  std::vector<Contraction> found;
+  while (!rest.empty()) {
+    const ScalarExpr& addend = *rest.back();
+    rest.pop_back();
+    if (addend.op() == ScalarOp::add) {
+      rest.push_back(&addend.args()[1]);
+      rest.push_back(&addend.args()[0]);
+    } else if (const auto contraction = contraction_of(addend, reduction)) {
+      found.push_back(*contraction);
+    } else {
+      return {};
+    }
+  }
+  return found;
+}
+
+std::vector<Contraction> unscaled_contractions_of(const Statement& statement) {
+  std::vector<Contraction> found = contractions_of(statement.value, statement.reduction);
+  const auto read = [&](int ordinal) -> const Access& { return statement.reads[static_cast<std::size_t>(ordinal)]; };
+  const auto fits = [&](const Contraction& each) {
+    return each.scale == 1 && at_same_indices(read(found.front().a), read(each.a)) &&
+           at_same_indices(read(found.front().b), read(each.b));
+  };
+  return std::all_of(found.begin(), found.end(), fits) ? found : std::vector<Contraction>{};
+}
+
 std::optional<Contraction> unscaled_contraction_of(const Statement& statement) {
-  const auto found = contraction_of(statement);
-  return found && found->scale == 1 ? found : std::nullopt;
+  const std::vector<Contraction> found = unscaled_contractions_of(statement);
+  return found.empty() ? std::nullopt : std::optional(found.front());
 }
 
 }  // namespace nestor

@@ -4,6 +4,7 @@
 #include "poly/nest/nest.h"
 
 #include <optional>
+#include <vector>
 
 namespace nestor {
 
@@ -19,7 +20,13 @@ struct Contraction {
 std::optional<Contraction> contraction_of(const ScalarExpr& value, std::optional<ReductionOp> reduction);
 std::optional<Contraction> contraction_of(const Statement& statement);
 
-/// The same where the scale is 1: what tensor cores and the register blocks of a GPU's threads add up.
+/// The contractions whose sum is accumulated by `reduction`, in the order in which they stand; empty: some addend is none.
+std::vector<Contraction> contractions_of(const ScalarExpr& value, std::optional<ReductionOp> reduction);
+
+/// Those of a statement where their scales are 1 and all first reads have the same indices, as all second ones have: what tensor cores add up,
+/// and, of a single one, the register blocks of a GPU's threads. Empty: it is another sum.
+std::vector<Contraction> unscaled_contractions_of(const Statement& statement);
+/// The first of them; nullopt: there is none.
 std::optional<Contraction> unscaled_contraction_of(const Statement& statement);
 
 }  // namespace nestor

@@ -1,10 +1,19 @@
 // Products of f32 in the space: first guesses have them as products of parts on tensor cores, and are right to the last bits of f32.
 #include "codegen/gpu/kernel_plans.h"
+#include "codegen/gpu/kernel/kernel_split.h"
+#include "codegen/gpu/simt/proof/launch_check.h"
+#include "codegen/tile/analysis/tile_rewrite.h"
 #include "support/nests/operand_nests.h"
 #include "support/nests/space_guesses.h"
+#include "support/nests/tensor_nests.h"
 #include "support/simt/simt_image.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include <functional>
+#include <utility>
+#include <vector>
 
 namespace nestor {
 namespace {
@@ -49,6 +58,102 @@ TEST(Bf16x6Space, FunctionsAreThoseOfF32) {
       ASSERT_TRUE(point);
       EXPECT_EQ(guesses.wrong(*point, {{"M", 65}, {"N", 64}, {"K", 66}}), "") << to_string(function) << " " << polynomial;
     }
+  }
+}
+
+using testing::Seen;
+
+Nest f32_attention(Seen seen) {
+  return testing::attention_nest({.seen = seen, .type = ElementType::f32, .result = ElementType::f32});
+}
+
+const Sizes kLong{{"H", 32}, {"Q", 1024}, {"K", 1024}};
+
+/// Attention in f32 is one kernel behind those that make parts of its arguments: those of its weights stay in registers.
+TEST(Bf16x6Space, AttentionIsOneKernel) {
+  for (const Seen seen : {Seen::all, Seen::causal, Seen::window}) {
+    Sizes large = kLong, ragged{{"H", 2}, {"Q", 70}, {"K", 133}};
+    if (seen == Seen::window) large["W"] = 256, ragged["W"] = 40;
+    Guesses guesses(f32_attention(seen), large);
+    for (const std::size_t k : {0U, 1U, 2U}) {
+      ASSERT_TRUE(guesses.in_parts(k) && guesses.has_rule(k, "online")) << k;
+      EXPECT_LE(value_or(guesses.values(k), "columns", 0), 64) << "terms of a sum of parts";
+      EXPECT_EQ(guesses.wrong(guesses.points.at(k), ragged), "") << k;
+    }
+    const CompiledNvptx compiled = compile_nvptx(guesses.program(0), {});
+    EXPECT_LE(compiled.plans->kernels.size(), 4U);
+    EXPECT_FALSE(compiled.plans->kernels.front().tensor) << "parts of an argument";
+  }
+}
+
+/// Ops of one kernel's body, in order.
+void collect(const TileTree& tree, std::vector<TileOp>& ops) {
+  if (tree->kind == TileNode::Kind::op) ops.push_back(tree->op);
+  for (const TileTree& child : tree->children) collect(child, ops);
+}
+
+/// The tree with what `change` makes of each op; nothing: without it.
+TileTree changed(const TileTree& tree, const std::function<std::vector<TileOp>(const TileOp&)>& change) {
+  if (tree->kind == TileNode::Kind::op) {
+    std::vector<TileTree> ops;
+    for (TileOp& op : change(tree->op)) ops.push_back(nvptx::make_op(std::move(op)));
+    return nvptx::make_sequence(std::move(ops));
+  }
+  TileNode node = *tree;
+  for (TileTree& child : node.children) child = changed(child, change);
+  return std::make_shared<const TileNode>(std::move(node));
+}
+
+TEST(Bf16x6Space, LaunchesOfOtherSumsOfPartsHaveNoProof) {
+  Guesses guesses(f32_attention(Seen::all), kLong);
+  const nvptx::LaunchPlan plan = nvptx::plan_launches(guesses.program(0), 128);
+  ASSERT_THAT(nvptx::check_launches(plan), ::testing::IsEmpty());
+  std::vector<TileOp> ops;
+  collect(plan.kernels.back().body, ops);
+  const auto of = [&](const std::string& name) { return std::count_if(ops.begin(), ops.end(), [&](const TileOp& op) { return op.name == name; }); };
+  ASSERT_EQ(of("weighted"), 6);
+  ASSERT_EQ(of("dot"), 6);
+  ASSERT_EQ(of("weighted_add"), 1);
+  int number = 0;  // of the product at hand
+  const auto at_product = [&](int wanted, const std::function<std::vector<TileOp>(TileOp)>& change) {
+    return [&number, wanted, change](const TileOp& op) {
+      if (op.name == "weighted" && op.reduction && number++ == wanted) return change(op);
+      return std::vector{op};
+    };
+  };
+  const auto at_sum = [](const std::function<std::vector<TileOp>(TileOp)>& change) {
+    return [change](const TileOp& op) { return op.name == "weighted_add" ? change(op) : std::vector{op}; };
+  };
+  using Change = std::function<std::vector<TileOp>(const TileOp&)>;
+  const auto none = [](const TileOp&) { return std::vector<TileOp>{}; };
+  const auto twice = [](const TileOp& op) { return std::vector{op, op}; };
+  const std::vector<std::pair<std::string, Change>> changes{
+      {"a product left out", at_product(3, none)},
+      {"the last left out", at_product(5, none)},
+      {"a product twice", at_product(2, twice)},
+      {"another part", at_product(1, [&](TileOp op) { return op.reads[0] = ops.back().reads[0], std::vector{op}; })},
+      {"operands of another product",
+       at_product(0, [](TileOp op) { return std::swap(op.reads[0], op.reads[1]), std::vector{op}; })},
+      {"it does not start anew", at_product(0, [](TileOp op) { return op.initialize = false, std::vector{op}; })},
+      {"it starts anew twice", at_product(4, [](TileOp op) { return op.initialize = true, std::vector{op}; })},
+      {"a product beside", at_product(3, [&](TileOp op) { return op.write.buffer = ops.back().write.buffer, std::vector{op}; })},
+      {"no sum", at_sum(none)},
+      {"the sum twice", at_sum(twice)},
+      {"its sum with itself", at_sum([](TileOp op) { return op.reads[0] = op.reads[1], std::vector{op}; })},
+      {"the sum before", at_sum([](TileOp op) { return op.reads[1] = op.reads[0], std::vector{op}; })},
+      {"elsewhere", at_sum([](TileOp op) { return op.write.buffer = op.reads[1].buffer, std::vector{op}; })},
+      {"a difference", at_sum([](TileOp op) {
+         return op.value = ScalarExpr::make(ScalarOp::sub, op.value.args()), std::vector{op};
+       })},
+      {"fewer rows", at_sum([](TileOp op) {
+         return op.dims.back().upper = op.dims.back().upper - IntExpr(1), std::vector{op};
+       })},
+  };
+  for (const auto& [what, change] : changes) {
+    nvptx::LaunchPlan wrong = plan;
+    number = 0;
+    wrong.kernels.back().body = changed(plan.kernels.back().body, change);
+    EXPECT_THAT(nvptx::check_launches(wrong), ::testing::Not(::testing::IsEmpty())) << what;
   }
 }
 

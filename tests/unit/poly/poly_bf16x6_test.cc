@@ -2,9 +2,11 @@
 #include "poly/algebra/all_rules.h"
 #include "poly/algebra/values/nest_edit.h"
 #include "poly/isl/isl_tools.h"
+#include "support/nests/apply_steps.h"
 #include "support/nests/nest_interpreter.h"
 #include "support/nests/operand_nests.h"
 #include "support/nests/rewritten_values.h"
+#include "support/nests/tensor_nests.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -19,7 +21,7 @@ namespace {
 using namespace samples;
 using ::testing::ElementsAre;
 
-Nest in_parts(const Nest& nest) { return rule("bf16x6").apply(nest, {"sum"}).nest; }
+Nest in_parts(const Nest& nest, const std::string& sum = "sum") { return rule("bf16x6").apply(nest, {sum}).nest; }
 
 std::size_t matches(const Nest& nest) { return rule("bf16x6").find(nest).size(); }
 
@@ -75,37 +77,105 @@ TEST(Bf16x6, OtherSumsStayAsTheyAre) {
   EXPECT_EQ(matches(diagonal), 0U) << "two indices are one dim";
 }
 
+Nest f32_attention(testing::Seen seen = testing::Seen::all) {
+  return testing::attention_nest({.seen = seen, .type = ElementType::f32, .result = ElementType::f32});
+}
+
+TEST(Bf16x6, ShortSumsAndThoseOfWhatComesFromProductsStayInPlace) {
+  const Nest before = f32_attention();
+  EXPECT_EQ(rule("bf16x6").find(before).size(), 2U);
+  const Schedule schedule = testing::scheduled(
+      before, {"apply_rule(online, largest)", "apply_rule(bf16x6, dot)", "apply_rule(bf16x6, weighted)"});
+  const Nest& nest = schedule.nest();
+  validate(nest);
+  EXPECT_THAT(statement_names(nest),
+              ElementsAre("q_high", "q_middle", "q_low", "k_high", "k_middle", "k_low", "dot_init", "dot", "score", "largest_init",
+                          "largest", "power", "power_high", "power_middle", "power_low", "v_high", "v_middle", "v_low",
+                          "weighted_init", "weighted", "total_init", "total", "out"));
+  EXPECT_EQ(nest.statement("weighted").reads.size(), 6U);
+  EXPECT_EQ(nest.statement("weighted").reads[0].tensor, "power_middle") << "small terms first";
+  EXPECT_EQ(rule("bf16x6").find(nest).size(), 0U) << "once";
+  // What is known to be at most 1 has no choices, which would decide by the leading value.
+  EXPECT_EQ(nest.statement("power_middle").value.args()[0].op(), ScalarOp::sub);
+  ASSERT_EQ(schedule.composites().size(), 1U);
+  EXPECT_THAT(schedule.composites()[0].mediators, ElementsAre("power", "power_high", "power_middle", "power_low"));
+  EXPECT_EQ(schedule.composites()[0].followers.size(), 2U);
+  // Weights that may be infinite have choices.
+  const Nest open = in_parts(with_statement(before, "power", [](Statement& power) {
+                               power.value = ScalarExpr::make(ScalarOp::exp, {read(0) + read(1)});
+                             }),
+                             "weighted");
+  EXPECT_EQ(open.statement("power_middle").value.args()[0].op(), ScalarOp::select);
+}
+
 /// Rows of one special value, or of one among ordinary ones, against each other; and values that bf16 does not hold.
-TEST(Bf16x6, ResultsAreThoseOfF32) {
+const std::vector<double>& special_values() {
   constexpr double kInfinity = std::numeric_limits<double>::infinity(), kNaN = std::numeric_limits<double>::quiet_NaN();
-  const std::vector<double> specials{kInfinity,  -kInfinity, kNaN,  0,      -0.0,           1,
-                                     3.14159274, 1e-30,      -1e30, 3.4e38, 0x1.fffffep127, 16777213};
-  const auto count = static_cast<std::int64_t>(2 * specials.size());
+  static const std::vector<double> kValues{kInfinity,  -kInfinity, kNaN,  0,      -0.0,           1,
+                                           3.14159274, 1e-30,      -1e30, 3.4e38, 0x1.fffffep127, 16777213};
+  return kValues;
+}
+
+double special_value(std::int64_t row, std::int64_t k) {
+  const double special = special_values()[static_cast<std::size_t>(row / 2)];
+  const double value = row % 2 == 0 || k == 1 ? special : static_cast<double>(static_cast<float>(0.37 * (row + k) - 4));
+  return static_cast<double>(static_cast<float>(value));
+}
+
+/// The sum at `index` beside the definition's, `magnitude` being the sum of the magnitudes of its terms. Those of finite numbers that overflow
+/// are not compared (docs/values.md, range).
+void expect_same(double got, double value, double magnitude, const std::vector<std::int64_t>& index) {
+  if (std::isfinite(magnitude) && magnitude >= 0x1p127) return;
+  if (std::isfinite(value)) {
+    EXPECT_LE(std::fabs(got - value), 0x1p-23 * magnitude) << ::testing::PrintToString(index);
+  } else {
+    EXPECT_TRUE(std::isnan(value) ? std::isnan(got) : got == value) << ::testing::PrintToString(index) << ": " << got;
+  }
+}
+
+TEST(Bf16x6, ResultsAreThoseOfF32) {
+  const auto count = static_cast<std::int64_t>(2 * special_values().size());
   for (const char* mask : {"", " and k <= i + 1"}) {
     const Nest before = f32_product({}, mask), after = in_parts(before);
     const Sizes sizes{{"M", count}, {"N", count}, {"K", 67}};
-    Memory expected;
+    samples::Memory expected;
     for (std::int64_t row = 0; row < count; ++row) {
-      for (std::int64_t k = 0; k < 67; ++k) {
-        const double special = specials[static_cast<std::size_t>(row / 2)];
-        const double value = row % 2 == 0 || k == 1 ? special : static_cast<double>(static_cast<float>(0.37 * (row + k) - 4));
-        expected["x"][{row, k}] = expected["y"][{row, k}] = static_cast<double>(static_cast<float>(value));
-      }
+      for (std::int64_t k = 0; k < 67; ++k) expected["x"][{row, k}] = expected["y"][{row, k}] = special_value(row, k);
     }
-    Memory actual = expected;
+    samples::Memory actual = expected;
     Interpreter(before, sizes).run(expected);
     Interpreter(after, sizes).run(actual);
     for (const auto& [index, value] : expected.at("out")) {
-      const double got = actual.at("out").at(index);
-      if (std::isfinite(value)) {
-        double terms = 0;
-        for (std::int64_t k = 0; k < 67; ++k)
-          terms += std::fabs(expected.at("x").at({index[0], k}) * expected.at("y").at({index[1], k}));
-        EXPECT_LE(std::fabs(got - value), 0x1p-23 * terms) << index[0] << ", " << index[1];
-      } else {
-        EXPECT_TRUE(std::isnan(value) ? std::isnan(got) : got == value) << index[0] << ", " << index[1] << ": " << got;
-      }
+      double terms = 0;
+      for (std::int64_t k = 0; k < 67; ++k)
+        terms += std::fabs(expected.at("x").at({index[0], k}) * expected.at("y").at({index[1], k}));
+      expect_same(actual.at("out").at(index), value, terms, index);
     }
+  }
+}
+
+/// Without direct sums: an infinite element has one infinite term.
+TEST(Bf16x6, SpecialValuesInPlaceAreThoseOfF32) {
+  const auto count = static_cast<std::int64_t>(2 * special_values().size());
+  const Nest before = f32_attention();
+  const Nest after = in_parts(in_parts(before, "dot"), "weighted");
+  const Sizes sizes{{"H", 1}, {"Q", count}, {"K", count}};
+  samples::Memory expected;
+  for (std::int64_t row = 0; row < count; ++row) {
+    for (std::int64_t k = 0; k < 64; ++k) {
+      for (const char* tensor : {"q", "k"}) expected[tensor][{0, row, k}] = special_value(row, k);
+      expected["v"][{0, row, k}] = special_value(row, k);
+    }
+  }
+  samples::Memory actual = expected;
+  const std::map<std::string, double> scalars{{"scale", 0.5}};
+  Interpreter(before, sizes, scalars).run(expected);
+  Interpreter(after, sizes, scalars).run(actual);
+  for (const auto& [index, value] : expected.at("dot")) {
+    double terms = 0;
+    for (std::int64_t e = 0; e < 64; ++e)
+      terms += std::fabs(expected.at("q").at({0, index[1], e}) * expected.at("k").at({0, index[2], e}));
+    expect_same(actual.at("dot").at(index), value, terms, index);
   }
 }
 

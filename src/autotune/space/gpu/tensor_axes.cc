@@ -59,6 +59,22 @@ bool is_copied(const Nest& nest, const NestStructure& structure, const FusionGro
          !has_ragged_rows(nest, tensor);
 }
 
+/// The reads that are multiplied, each once.
+std::set<int> operands_of(const std::vector<Contraction>& products) {
+  std::set<int> ordinals;
+  for (const Contraction& product : products) ordinals.insert({product.a, product.b});
+  return ordinals;
+}
+
+/// Do tensor copies bring tiles of both operands of all of these products?
+bool are_copied(const Nest& nest, const NestStructure& structure, const FusionGroup& group, const Statement& statement,
+                const std::vector<Contraction>& products) {
+  const auto copied = [&](int ordinal) {
+    return is_copied(nest, structure, group, statement.reads[static_cast<std::size_t>(ordinal)].tensor);
+  };
+  return std::all_of(products.begin(), products.end(), [&](const Contraction& each) { return copied(each.a) && copied(each.b); });
+}
+
 /// How axes move an access.
 enum class Moves : std::uint8_t {
   single,   ///< by single elements
@@ -106,13 +122,10 @@ bool interleaves_products(const LoopGroup& loop_group, const Access& operand, co
 
 std::optional<TensorAxes> axes_of_product(const Nest& nest, const NestStructure& structure, const LoopGroup& loop_group,
                                           const Statement& statement, const FusionGroup& group) {
-  const auto product = unscaled_contraction_of(statement);
-  if (!product) return std::nullopt;
-  const Access &a = statement.reads[static_cast<std::size_t>(product->a)],
-               &b = statement.reads[static_cast<std::size_t>(product->b)];
-  for (const Access* access : {&a, &b}) {
-    if (!is_copied(nest, structure, group, access->tensor)) return std::nullopt;
-  }
+  const std::vector<Contraction> products = unscaled_contractions_of(statement);
+  if (products.empty() || !are_copied(nest, structure, group, statement, products)) return std::nullopt;
+  const Access &a = statement.reads[static_cast<std::size_t>(products.front().a)],
+               &b = statement.reads[static_cast<std::size_t>(products.front().b)];
   if (interleaves_products(loop_group, a, b, statement.write) || interleaves_products(loop_group, b, a, statement.write))
     return std::nullopt;
   const std::vector<int> in_a = followed_axes(loop_group, a), in_b = followed_axes(loop_group, b),
@@ -191,13 +204,12 @@ std::int64_t fewest_tiles(const TensorAxes& axes) {
 /// Of a product of two inputs that is summed into a temporary, whose terms come tile by tile.
 std::optional<TensorAxes> axes_of_sum(const Nest& nest, const NestStructure& structure, const LoopGroup& loop_group,
                                       const Statement& statement, const FusionGroup& group, bool packs) {
-  const auto product = unscaled_contraction_of(statement);
-  if (!product || nest.tensor(statement.write.tensor).role != TensorRole::temporary) return std::nullopt;
-  const Access &a = statement.reads[static_cast<std::size_t>(product->a)],
-               &b = statement.reads[static_cast<std::size_t>(product->b)];
-  for (const Access* access : {&a, &b}) {
-    if (!is_copied(nest, structure, group, access->tensor)) return std::nullopt;
-  }
+  const std::vector<Contraction> products = unscaled_contractions_of(statement);
+  if (products.empty() || nest.tensor(statement.write.tensor).role != TensorRole::temporary ||
+      !are_copied(nest, structure, group, statement, products))
+    return std::nullopt;
+  const Access &a = statement.reads[static_cast<std::size_t>(products.front().a)],
+               &b = statement.reads[static_cast<std::size_t>(products.front().b)];
   if (interleaves_products(loop_group, a, b, statement.write) || interleaves_products(loop_group, b, a, statement.write))
     return std::nullopt;
   const Moves moves = packs ? Moves::strided : Moves::single;
@@ -368,7 +380,7 @@ std::optional<TensorAxes> axes_of_sums(const Nest& nest, const NestStructure& st
       taps = own_taps;
       if (!common || axes->inner > common->inner) common = axes;
       tiles.emplace(stream, statement.write.tensor);
-      for (const int ordinal : {product->a, product->b}) {
+      for (const int ordinal : operands_of(unscaled_contractions_of(statement))) {
         const Access& read = statement.reads[static_cast<std::size_t>(ordinal)];
         const bool of_rows = has(moved_axes(loop_group, read, Moves::strided), axes->row);
         const std::string elements = std::to_string(stream) + isl_text(read.relation.set_domain_tuple("point"));
@@ -423,13 +435,15 @@ void add_tiles(const Nest& nest, const NestStructure& structure, const FusionGro
     return is_stored(nest, structure, group, statement.reads[static_cast<std::size_t>(ordinal)].tensor);
   };
   const bool of_inputs = is_input(product->a) && is_input(product->b);
-  for (const int ordinal : {product->a, product->b}) {
+  int parts = 0;  // operands in registers
+  for (const int ordinal : operands_of(unscaled_contractions_of(statement))) {
     const Access& read = statement.reads[static_cast<std::size_t>(ordinal)];
     const std::vector<int> axes = followed_axes(loop_group, read);
     const std::int64_t width = width_of(structure, group, result, axes);
     if (!is_input(ordinal)) {
       if (!has(axes, result.reduction_axis)) continue;
-      ++result.register_operands;
+      if (++parts == 1) ++result.register_operands;
+      result.operand_parts = std::max(result.operand_parts, parts);
       if (nest.tensor(read.tensor).type != ElementType::f32) continue;
       ++result.wide_operands;
       const ValueRange range = range_of(nest, read.tensor);

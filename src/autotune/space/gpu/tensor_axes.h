@@ -47,6 +47,7 @@ struct TensorAxes {
   int tile_operands = 0;                         ///< 16-bit inputs of rows and streamed columns that are no operand of a product
   int first_products = 0;                        ///< tiles of rows and streamed columns that products leave
   int register_operands = 0;                     ///< such tiles that are first operands of products
+  int operand_parts = 1;                         ///< 16-bit tiles of each, whose products with others are added up apart
   int wide_operands = 0;                         ///< of these, computed in f32
   bool cancelling =
       false;          ///< some of those may have either sign: a sum may be small beside its terms, and so beside their rounding

@@ -37,8 +37,9 @@ void add_streamed_columns(const TensorAxes& axes, const TensorChoice& choice, in
   for (int k = 0; k < axes.first_products; ++k) block.products.push_back({choice.columns, 0});
   int operands = axes.register_operands, wide = choice.grid.operand_halves != 0 ? axes.wide_operands : 0;
   for (const std::int64_t width : axes.sums) {
-    const std::int64_t terms = operands-- > 0 ? choice.columns : 0;
+    const std::int64_t terms = operands-- > 0 ? choice.columns * axes.operand_parts : 0;
     block.products.push_back({width, wide-- > 0 ? 2 * terms : terms});
+    if (axes.operand_parts > 1) block.products.push_back({width, 0});
   }
   for (const TensorOperand& operand : axes.row_operands) {
     block.tiles.push_back(tile_of(choice.rows(), operand.width, operand, 1));
@@ -83,6 +84,8 @@ std::string tensor_infeasible(const TensorAxes& axes, const TensorChoice& choice
     return fmt::format("a tile of {} columns does not have all {}", choice.columns, axes.column_extent);
   if (choice.grid.cluster > 1 && axes.streamed_operands.empty()) return "blocks of a cluster would share no tiles";
   if (choice.pack_gqa > 1 && axes.pack < 0) return "rows of one loop alone share what products multiply them with";
+  if (axes.operand_parts > 1 && choice.columns > nvptx::kMostPartTerms)
+    return fmt::format("products of parts sum up {} terms at once at most, for the bits of f32", nvptx::kMostPartTerms);
   if (choice.grid.operand_halves != 0 && axes.wide_operands == 0) return "no operand is computed in f32, to have two halves";
   if (choice.grid.intra_warpgroup_overlap > 1 && !several_chains(axes))
     return "products can overlap chain by chain only where there are several chains of them";

@@ -222,7 +222,7 @@ std::vector<NamedValues> choices_of_warpgroups(const TensorAxes& axes, const Gpu
   // Wide tiles of columns, then narrow ones. `cut`: for a mask that cuts some work tiles.
   const auto add_both = [&](int overlap, bool ping_pong, bool persistent, bool cut, int warpgroups) {
     // Without sums of products in registers, tiles of scores have room there.
-    const bool by_chain = overlap > 1, wide_rows = has_wide_sums(axes);
+    const bool by_chain = overlap > 1, wide_rows = has_wide_sums(axes), parts = axes.operand_parts > 1;
     TensorChoice choice{.grid = {.warpgroups = warpgroups,
                                  .intra_warpgroup_overlap = overlap,
                                  .ping_pong = ping_pong,
@@ -230,12 +230,13 @@ std::vector<NamedValues> choices_of_warpgroups(const TensorAxes& axes, const Gpu
                                  .persistent = persistent,
                                  .dynamic_scheduler = persistent},
                         .columns = by_chain    ? kMostChainColumns
+                                   : parts     ? nvptx::kMostPartTerms
                                    : wide_rows ? 80
                                                : 128,
                         .descending = cut,
                         .longest_first = cut ? kInnermost : 0};
-    // A third warpgroup leaves no registers for operands that stay.
-    choice.grid.a_from_registers = warpgroups < 3 && persistent && !by_chain;
+    // A third warpgroup leaves no registers for operands that stay. Narrow tiles of parts read shared memory as fast as it gives them.
+    choice.grid.a_from_registers = parts || (warpgroups < 3 && persistent && !by_chain);
     add_with_polynomial(choice);
     choice.columns = cut || by_chain || wide_rows ? 64 : 160;
     choice.grid.stages = cut && axes.inner <= 64 ? 4 : 2;

@@ -122,9 +122,10 @@ class Preparation {
       if (!multiplies_matrices(statement)) continue;
       products_ = true;
       of_products_.insert(statement.write.tensor);
-      const auto product = unscaled_contraction_of(statement);
-      for (const int ordinal : {product->a, product->b})
-        wanted_.insert(statement.reads[static_cast<std::size_t>(ordinal)].tensor);
+      for (const Contraction& product : unscaled_contractions_of(statement)) {
+        for (const int ordinal : {product.a, product.b})
+          wanted_.insert(statement.reads[static_cast<std::size_t>(ordinal)].tensor);
+      }
     }
   }
 

@@ -131,8 +131,6 @@ std::vector<std::string> matching_rules(BaseSchedules& schedules) {
     all.insert(kJoiningRule);
     if (!rule(kJoinedRule).find(schedules.after_rules(rule_steps(schedules, all)).nest()).empty()) matching.insert(kJoinedRule);
   }
-  // What composites keep in one kernel, as the softmax of attention, would go through memory for the sake of parts.
-  if (std::any_of(matching.begin(), matching.end(), makes_composites)) matching.erase(kPartsRule);
   std::vector<std::string> ordered;
   for (const Rule& rule : rules()) {
     if (matching.contains(rule.name)) ordered.push_back(rule.name);

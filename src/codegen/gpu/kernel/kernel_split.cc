@@ -2,6 +2,7 @@
 #include "codegen/gpu/kernel/kernel_split.h"
 
 #include "codegen/gpu/kernel/distribute.h"
+#include "codegen/gpu/kernel/part_sums.h"
 #include "codegen/gpu/kernel/privatization.h"
 #include "codegen/gpu/kernel/product_loops.h"
 #include "codegen/gpu/kernel/register_promotion.h"
@@ -195,9 +196,7 @@ class Planner {
     const int threads = shape.threads > 0 ? shape.threads : threads_;
     kernel.body = promote_to_registers(body, plan_.program.buffers, register_room(threads, shape.cluster));
     if (shape.warpgroups > 0)
-      kernel.body = with_elementwise_sums(with_merged_loops(with_conditions_inside(
-                                              with_product_loops(privatized(kernel.body, plan_.program), plan_.program.buffers))),
-                                          plan_.program.buffers);
+      kernel.body = on_tensor_cores(kernel.body);
     kernel.waits = shape.programmatic_launch != 0;
     if (kernel.waits && !plan_.kernels.empty()) plan_.kernels.back().triggers = true;
     LaunchNode node;
@@ -207,6 +206,13 @@ class Planner {
     node.cluster[0] = shape.cluster;
     out.push_back(std::move(node));
     plan_.kernels.push_back(std::move(kernel));
+  }
+
+  /// What tensor plans are made of.
+  TileTree on_tensor_cores(const TileTree& body) {
+    const TileTree products = with_single_products(privatized(body, plan_.program), plan_.program);
+    return with_elementwise_sums(with_merged_loops(with_conditions_inside(with_product_loops(products, plan_.program.buffers))),
+                                 plan_.program.buffers);
   }
 
   int threads_;

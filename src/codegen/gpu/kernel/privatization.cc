@@ -1,6 +1,7 @@
 // Finding temporaries that a block has for itself, and rewriting what touches them.
 #include "codegen/gpu/kernel/privatization.h"
 
+#include "codegen/gpu/kernel/part_sums.h"
 #include "codegen/tile/analysis/affine.h"
 #include "codegen/tile/analysis/conditions.h"
 #include "codegen/tile/analysis/tile_rewrite.h"
@@ -113,7 +114,7 @@ class Mover {
     for_each_op(body_, [&](const TileOp& op, bool) { count(op, own_); });
     std::set<int> multiplied;
     for_each_op(body_, [&](const TileOp& op, bool) {
-      if (op.kind == OpKind::contract) multiplied.insert(op.write.buffer);
+      if (sums_products(op)) multiplied.insert(op.write.buffer);
     });
     std::vector<TileTree> stores;
     for (const auto& [buffer, accesses] : own_) {

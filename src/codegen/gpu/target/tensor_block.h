@@ -19,6 +19,7 @@ inline constexpr int kMostCopiedRows = 256;                                     
 inline constexpr int kMostStride = 8;      ///< elements of an argument from one row of a tensor copy to the next
 inline constexpr int kSumColumns = 8;      ///< of a product's sum
 inline constexpr int kTerms = 16;          ///< of its terms, that one instruction takes
+inline constexpr int kMostPartTerms = 64;  ///< of a sum of products of parts (rule bf16x6), between two roundings to nearest
 inline constexpr int kBarrierBytes = 8;    ///< of one barrier in shared memory
 inline constexpr int kWorkTileBytes = 4;   ///< of a work tile's number in shared memory
 inline constexpr int kWorkTileStages = 2;  ///< numbers that a block has at once

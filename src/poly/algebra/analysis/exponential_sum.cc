@@ -152,4 +152,17 @@ std::optional<ValueRange> exponential_quotient(const Nest& nest, const Statement
   return std::nullopt;
 }
 
+std::optional<ValueRange> exponential_term(const Nest& nest, const std::string& tensor) {
+  const Statement* definition = is_elementwise_temporary(nest, tensor) ? sole_definition(nest, tensor) : nullptr;
+  if (definition == nullptr || strip_casts(definition->value).op() == ScalarOp::read) return std::nullopt;
+  const auto extremum = lead_of(nest, *definition, definition->value);
+  if (!extremum) return std::nullopt;
+  for (const Statement* lead : writers_of(nest, *extremum)) {
+    const auto plan = lead->reduction ? analyse_online(nest, lead->name) : std::nullopt;
+    if (plan && plan->lead_elements.contains(definition->name))
+      return ValueRange{0, kRounding * kMostHeld, false, false, true, false};
+  }
+  return std::nullopt;
+}
+
 }  // namespace nestor

@@ -21,6 +21,10 @@ std::optional<ValueRange> exponential_sum_with_start(const Nest& nest, const Sta
 /// rounding), whatever reference both are relative to. nullopt for other quotients.
 std::optional<ValueRange> exponential_quotient(const Nest& nest, const Statement& statement, const ScalarExpr& value);
 
+/// The range of the elements of a temporary that are exp(c (a_j - m)), relative to the extremum m of all a_j: at most 1, with room for rounding
+/// and for a reference that stays behind m. nullopt for other temporaries.
+std::optional<ValueRange> exponential_term(const Nest& nest, const std::string& tensor);
+
 /// { element of the follower's result } whose points include all that its leading value has taken, `lead_elements` and `lead_instances` as in
 /// OnlinePlan. True when that is so for every element.
 bool covers_lead(const Nest& nest, const Statement& follower, const Statement& lead, const isl::map& lead_instances,

@@ -2,19 +2,24 @@
 //
 // Pattern    r_e = sum over k of a b in f32, a and b elements of tensors of f32. Each follows k, and a dim of the result that the other does
 //            not (a product of matrices).
-// Rewrite    a_0 = bf16(a), a_1 = bf16(a - a_0), a_2 = bf16(a - a_0 - a_1), and b alike; a_1 and a_2 are 0 where a is infinite or NaN. Terms
-//            come in chunks o of 64: s_eo = sum over k in o of a_1 b_1 + a_0 b_2 + a_2 b_0 + a_0 b_1 + a_1 b_0 + a_0 b_0, in this order, and
-//            P_e = sum over o of s_eo; of one chunk at most, P_e is those six sums. t_e starts from P_e where |P_e| is finite, else from 0, and
-//            adds up a b where it is not; r_e is t_e.
+// Rewrite    a_0 = bf16(a), a_1 = bf16(a - a_0), a_2 = bf16(a - a_0 - a_1), and b alike. Of an infinite a they are its sign, 0 and a; of NaN the
+//            first and the last are NaN. a_0 of what is beyond the largest of bf16 is that. With
+//            p(a, b) = a_1 b_1 + a_0 b_2 + a_2 b_0 + a_0 b_1 + a_1 b_0 + a_0 b_0, in this order:
+//            in place: r_e = sum over k of p(a, b), where r_e has 64 terms at most, or a or b comes from another sum of products;
+//            else terms come in chunks o of 64: s_eo = sum over k in o of p(a, b), and P_e = sum over o of s_eo. t_e starts from P_e where
+//            |P_e| is finite, else from 0, and adds up a b where it is not; r_e is t_e.
 // Conditions the sum starts from 0 into a temporary of f32; start and sum are alone in their loops, and nobody reads it before it is complete;
-//            every element has terms; elements of a and b are multiplied 256 times each, as far as sizes are known; no value of k is negative;
-//            nothing writes a's and b's tensors from the start of the sum on.
-// Proof      f32 has 24 bits, bf16 has 8, so that finite a are a_0 + a_1 + a_2 exactly, but for parts below 2^-133. Where an a or b is infinite
-//            or NaN, or rounds to an infinite a_0, so is a_0 b_0 or it is NaN, and with it P_e, whatever the other terms are: then the direct
-//            sum is taken.
+//            every element has terms; elements of a and b are multiplied 256 times each, as far as sizes are known, but for those that come
+//            from a sum of products, whose parts stay with it; no value of k is negative; nothing writes a's and b's tensors from the start of
+//            the sum on.
+// Proof      f32 has 24 bits, bf16 has 8, so that finite a are a_0 + a_1 + a_2 exactly, but for parts below 2^-133. a_0 and b_0 are finite
+//            numbers with the signs of a and b, and are 0 for no a and b but 0 (and what is below 2^-133). So an infinite a has one infinite
+//            term, a_2 b_0, and an infinite b has a_0 b_2: with the signs of a b, or NaN where the other one is 0. All else is finite.
 // Rounding   what is left out of a term, a_1 b_2 + a_2 b_1 + a_2 b_2, is 2^-24 + 2^-32 of |a b| at most, about what f32 makes of the product.
 //            Tensor cores cut sums off after each 16 terms: 24 times in a chunk, of which 20 see parts of 2^-8 alone. So s_eo is off by
-//            2^-21 of the sum of |a b| at most. The sum over chunks rounds to nearest, as f32 does.
+//            2^-21 of the sum of |a b| at most. The sum over chunks rounds to nearest, as f32 does. In place, kernels on tensor cores add up
+//            what an iteration makes apart (codegen/gpu/kernel/part_sums.h), which is a chunk of their own.
+// Range      partial sums are 2^-7 larger than those of a b at most.
 // Source     G. Henry, P. Tang, A. Heinecke, Leveraging the bfloat16 Artificial Intelligence Datatype for Higher-Precision Computations, 2019;
 //            chunks as in H. Ootomo, R. Yokota, Recovering single precision accuracy from Tensor Cores, 2022.
 #include <isl/constraint.h>
@@ -29,8 +34,12 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <set>
 #include <utility>
+#include <vector>
 
+#include "poly/algebra/analysis/exponential_sum.h"
+#include "poly/algebra/analysis/range_analysis.h"
 #include "poly/algebra/guarded/sum_edit.h"
 #include "poly/algebra/operands/half_products.h"
 #include "poly/algebra/rules/rule_list.h"
@@ -45,6 +54,7 @@ namespace {
 constexpr const char* kName = "bf16x6";
 constexpr int kChunk = 64;                 ///< terms between two roundings to nearest
 constexpr std::int64_t kFewestUses = 256;  ///< of an element, so that its parts cost less than they save
+constexpr std::array<std::pair<std::size_t, std::size_t>, 6> kPairs{{{1, 1}, {0, 2}, {2, 0}, {0, 1}, {1, 0}, {0, 0}}};
 
 using Operands = std::pair<std::size_t, std::size_t>;
 using Parts = std::array<std::string, 3>;  ///< names of tensors
@@ -60,6 +70,33 @@ std::optional<Operands> wide_products(const Statement& sum) {
   }
   const auto a = static_cast<std::size_t>(value.args()[0].ordinal()), b = static_cast<std::size_t>(value.args()[1].ordinal());
   return a == b ? std::nullopt : std::optional(Operands(a, b));
+}
+
+/// Does the statement add up products of two elements, or of parts of such?
+bool multiplies(const Statement& statement) {
+  if (statement.reduction != ReductionOp::add) return false;
+  ScalarExpr value = statement.value;
+  while (value.op() == ScalarOp::add) value = value.args()[0];
+  const auto is_read = [](const ScalarExpr& factor) { return strip_exact_casts(factor).op() == ScalarOp::read; };
+  return value.op() == ScalarOp::mul && is_read(value.args()[0]) && is_read(value.args()[1]);
+}
+
+/// Is the tensor computed, elementwise at last, from a sum of products? Its parts belong where it is.
+bool comes_from_products(const Nest& nest, const std::string& tensor) {
+  if (!is_elementwise_temporary(nest, tensor)) return false;
+  std::set<std::string> seen{tensor};
+  std::vector<std::string> rest{tensor};
+  while (!rest.empty()) {
+    const std::vector<const Statement*> writers = writers_of(nest, rest.back());
+    rest.pop_back();
+    for (const Statement* writer : writers) {
+      if (multiplies(*writer)) return true;
+      for (const Access& read : writer->reads) {
+        if (seen.insert(read.tensor).second) rest.push_back(read.tensor);
+      }
+    }
+  }
+  return false;
 }
 
 /// How often an element of the operand is multiplied: along dims of the result that it does not follow. Of dims of unknown extents: often.
@@ -85,7 +122,9 @@ std::optional<Operands> operands_of(const Nest& nest, const Statement& sum, std:
                     depends_on_dim(sum.reads[b].relation, reduced.front());
   if (!both || !follows_own_dim(sum, a, b) || !follows_own_dim(sum, b, a)) return std::nullopt;
   why = fmt::format("its operands' elements are multiplied less than {} times each", kFewestUses);
-  if (uses(nest, sum, a) < kFewestUses || uses(nest, sum, b) < kFewestUses) return std::nullopt;
+  for (const std::size_t operand : {a, b}) {
+    if (uses(nest, sum, operand) < kFewestUses && !comes_from_products(nest, sum.reads[operand].tensor)) return std::nullopt;
+  }
   why = "its terms begin below 0";
   if (has_negative_values(nest, sum, reduced)) return std::nullopt;
   why = "its operands are written when the sum has begun";
@@ -128,7 +167,10 @@ class SixProducts {
       if (!parts.contains(tensor)) parts[tensor] = split(operand);
     }
     const Parts &a = parts.at(read(operands_.first).tensor), &b = parts.at(read(operands_.second).tensor);
-    const isl::map whole = is_short() ? add_sums(a, b) : add_chunks(a, b);
+    if (is_short() || comes_from_products(edit_.nest(), read(operands_.first).tensor) ||
+        comes_from_products(edit_.nest(), read(operands_.second).tensor))
+      return in_place(a, b);
+    const isl::map whole = add_chunks(a, b);
     const ScalarExpr zero = ScalarExpr::constant(0);
     return edit_.guard(
         whole, [&](const ScalarExpr& found) { return ScalarExpr::make(ScalarOp::logical_not, {is_finite(found)}); },
@@ -149,6 +191,27 @@ class SixProducts {
     return all.coalesce();
   }
 
+  /// Are finite elements known to fit bf16, and others to be NaN alone?
+  bool is_ordinary(const std::string& tensor) {
+    const ValueRange range = exponential_term(edit_.nest(), tensor).value_or(range_of(edit_.nest(), tensor));
+    return !range.infinite() && range.magnitude() <= largest_of(ElementType::bf16);
+  }
+
+  /// Part p, before it is rounded, of the f32 that read 0 is, behind those before it.
+  static ScalarExpr part_of(std::size_t p, const std::array<ScalarExpr, 2>& before, bool ordinary) {
+    const ScalarExpr x = ScalarExpr::read(0, ElementType::f32);
+    const auto select = [&](const ScalarExpr& yes, const ScalarExpr& no) {
+      return ordinary ? yes : ScalarExpr::make(ScalarOp::select, {is_finite(x), yes, no});
+    };
+    if (p == 0 && ordinary) return x;
+    if (p == 0) {
+      const ScalarExpr most = select(ScalarExpr::constant(largest_of(ElementType::bf16)), ScalarExpr::constant(1));
+      return make(ScalarOp::min, make(ScalarOp::max, x, ScalarExpr::make(ScalarOp::neg, {most})), most);
+    }
+    const ScalarExpr rest = make(ScalarOp::sub, x, before[0]);
+    return p == 1 ? select(rest, ScalarExpr::constant(0)) : select(make(ScalarOp::sub, rest, before[1]), x);
+  }
+
   /// Stores the three parts of what is read of the operand's tensor.
   Parts split(std::size_t operand) {
     const Tensor tensor = edit_.nest().tensor(read(operand).tensor);
@@ -157,17 +220,19 @@ class SixProducts {
       constexpr std::array kNames{"_high", "_middle", "_low"};
       parts[p] = fresh_name(edit_.nest(), tensor.name + kNames[p]);
       Statement store = copy_statement(edit_.nest(), tensor, edit_.sum(), read(operand), parts[p]);
-      isl_set* elements = isl_set_set_tuple_name(elements_read(tensor.name).release(), parts[p].c_str());
-      const isl::set domain = store.domain.intersect(isl::manage(elements));
-      store.domain = isl::manage(isl_set_gist_params(domain.copy(), full_context(edit_.nest()).release())).coalesce();
-      const ScalarExpr x = ScalarExpr::read(0, ElementType::f32);
-      ScalarExpr rest = x;
-      for (std::size_t before = 0; before < p; ++before) {
-        const int ordinal = add_read(store, {parts[before], store.reads[0].relation.set_range_tuple(parts[before])});
-        rest = make(ScalarOp::sub, rest, ScalarExpr::cast(ElementType::f32, ScalarExpr::read(ordinal, ElementType::bf16)));
+      isl::set domain = store.domain;
+      // Of an input all: kernels multiply whole tiles of it, with zeros where the sum reads none.
+      if (tensor.role != TensorRole::input) {
+        isl_set* elements = isl_set_set_tuple_name(elements_read(tensor.name).release(), parts[p].c_str());
+        domain = domain.intersect(isl::manage(elements));
       }
-      if (p > 0) rest = ScalarExpr::make(ScalarOp::select, {is_finite(x), rest, ScalarExpr::constant(0)});
-      store.value = ScalarExpr::cast(ElementType::bf16, rest);
+      store.domain = isl::manage(isl_set_gist_params(domain.copy(), full_context(edit_.nest()).release())).coalesce();
+      std::array<ScalarExpr, 2> before;
+      for (std::size_t k = 0; k < p; ++k) {
+        const int ordinal = add_read(store, {parts[k], store.reads[0].relation.set_range_tuple(parts[k])});
+        before[k] = ScalarExpr::cast(ElementType::f32, ScalarExpr::read(ordinal, ElementType::bf16));
+      }
+      store.value = ScalarExpr::cast(ElementType::bf16, part_of(p, before, is_ordinary(tensor.name)));
       Tensor part = tensor;
       part.name = parts[p];
       part.type = ElementType::bf16;
@@ -208,7 +273,6 @@ class SixProducts {
   /// The six sums at all of these points. `places`: sets what a sum writes, and returns how it reads both operands.
   void add_products(const Parts& a, const Parts& b, const Statement& points,
                     const std::function<std::pair<isl::map, isl::map>(Statement&)>& places) {
-    constexpr std::array<std::pair<std::size_t, std::size_t>, 6> kPairs{{{1, 1}, {0, 2}, {2, 0}, {0, 1}, {1, 0}, {0, 0}}};
     std::set<int> all;
     for (int d = 0; d < static_cast<int>(points.dims.size()); ++d) all.insert(d);
     for (const auto& [p, q] : kPairs) {
@@ -225,19 +289,24 @@ class SixProducts {
     }
   }
 
-  /// The sum of few terms of the products of parts. { Sum -> Tensor }
-  isl::map add_sums(const Parts& a, const Parts& b) {
-    const isl::map whole = edit_.add_tensor(edit_.elements(), "_product");
-    edit_.add_start(edit_.elements(), whole);
-    std::set<int> all = edit_.elements();
-    all.insert(reduced_);
-    const Statement points = over_dims(edit_.nest(), edit_.sum(), all, fresh_name(edit_.nest(), tensor_of(whole) + "_sum"));
-    add_products(a, b, points, [&](Statement& product) {
-      product.write = {tensor_of(whole), edit_.seen_from(product, all, whole)};
-      return std::pair(edit_.seen_from(product, all, read(operands_.first).relation),
-                       edit_.seen_from(product, all, read(operands_.second).relation));
-    });
-    return whole;
+  /// The sum itself adds up products of parts.
+  Nest in_place(const Parts& a, const Parts& b) {
+    Statement sum = edit_.sum();
+    const std::vector<Access> reads = std::exchange(sum.reads, {});
+    const auto factor = [&](std::size_t operand, const std::string& part) {
+      const int ordinal = add_read(sum, {part, reads[operand].relation.set_range_tuple(part)});
+      return ScalarExpr::cast(ElementType::f32, ScalarExpr::read(ordinal, ElementType::bf16));
+    };
+    ScalarExpr all;
+    for (const auto& [p, q] : kPairs) {
+      const ScalarExpr left = factor(operands_.first, a[p]), right = factor(operands_.second, b[q]);
+      const ScalarExpr product = make(ScalarOp::mul, left, right);
+      all = all.defined() ? make(ScalarOp::add, all, product) : product;
+    }
+    sum.value = all;
+    sum.group = edit_.nest().statement(sum.name).group;
+    replace_statement(edit_.nest(), sum);
+    return std::move(edit_.nest());
   }
 
   /// Has every sum the terms of one chunk at most?
@@ -309,7 +378,7 @@ RuleResult apply(const Nest& nest, const std::vector<std::string>& target) {
 const Rule& bf16x6_rule() {
   static const Rule rule{kName,
                          "a product of matrices in f32 is made of six in bf16, for tensor cores (argument: statement)",
-                         "f32 numbers are sums of three in bf16; what is not finite is computed directly",
+                         "f32 numbers are sums of three in bf16; what is infinite has one infinite term",
                          "as f32 rounds a product, 2^-24 of each term, and 2^-21 of its 63 neighbours at most",
                          find,
                          apply};

@@ -77,12 +77,18 @@ bool leaves_argument(const TensorPlan& plan, const TensorOp& op, const CircularB
 /// memory adds up whole tiles of what its sum is over. What meets zeros of one operand alone has to be finite. A product that goes on over
 /// iterations needs no test then.
 void require_whole_terms(TensorPlan& plan) {
+  const TensorOp* before = nullptr;
+  bool starts = false;  // the sum, at once or by products directly before
   for (TensorOp& op : plan.ops) {
+    const bool goes_on = before != nullptr && before->kind == TensorOp::Kind::product && op.kind == TensorOp::Kind::product &&
+                         before->op.write.buffer == op.op.write.buffer;
+    starts = op.op.initialize || (starts && goes_on);
+    before = &op;
     if (op.kind != TensorOp::Kind::product || op.a_ring < 0) continue;
     const CircularBuffer &a = plan.circular_buffers[static_cast<std::size_t>(op.a_ring)],
                          &b = plan.circular_buffers[static_cast<std::size_t>(op.b_ring)];
     for (const IntExpr& condition : op.mask) {
-      if (!condition.uses(kColumn) && op.op.initialize) continue;
+      if (!condition.uses(kColumn) && starts) continue;  // other rows have no sum
       const bool leaves_a = leaves_argument(plan, op, a, movers_of_first(op.a_by_row), condition),
                  leaves_b = leaves_argument(plan, op, b, movers_of_second(op.b_by_column), condition);
       if (leaves_a && leaves_b) continue;

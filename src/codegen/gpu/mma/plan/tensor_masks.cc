@@ -197,7 +197,9 @@ class Outside {
     const auto reads = [&](const TileAccess& read) { return read.buffer == op.op.write.buffer; };
     if (op.kind != TensorOp::Kind::map || op.mask.empty() || op.op.fill || !plan_.fragments.contains(op.op.write.buffer))
       return false;
-    if (std::any_of(op.op.reads.begin(), op.op.reads.end(), reads)) return false;  // in place: they stay anyway
+    // In place: factors of other points are 1, so that they stay anyway, but what is added to them has no value there.
+    if (std::any_of(op.op.reads.begin(), op.op.reads.end(), reads))
+      return op.op.value.op() == ScalarOp::add && is_tile(op.op.write.buffer);
     return std::any_of(plan_.ops.begin(), plan_.ops.begin() + static_cast<std::ptrdiff_t>(k), [&](const TensorOp& before) {
       return before.op.write.buffer == op.op.write.buffer && !contains_all(before.mask, op.mask, box_of(plan_, op));
     });
