@@ -237,12 +237,28 @@ class AuthorTest(unittest.TestCase):
 
         self.refused("two different sizes are named rows", two)
 
+    def test_tensors_without_indices_are_numbers(self):
+        @nestor.nest
+        def scaled(a: f32[rows, width]):
+            total = define("total", (), nestor.sum(a[i, c], over=(i, c)))
+            most = define("most", (), nestor.max(a[i, c], over=(i, c)))
+            return define("out", (i, c), nestor.select(total > most, a[i, c] / (total * most + 2), 1 - total))
+
+        @nestor.nest(op="scaled")
+        def read(a: f32[rows, width]):
+            total = define("total", (), nestor.sum(a[i, c], over=(i, c)))
+            most = define("most", (), nestor.max(a[i, c], over=(i, c)))
+            return define("out", (i, c), nestor.select(total[()] > most[()], a[i, c] / (total[()] * most[()] + 2), 1 - total[()]))
+
+        self.assertEqual(scaled.json(), read.json())
+
     def test_bad_definitions(self):
         self.refused("argument a is neither a tensor", lambda a: None)
         self.refused("is no output: return what nestor.define made", lambda a=1.0: a)
         for message, value in (("depends on the index k, which is none of its own", lambda: x[i, k]),
                                ("x has 2 indices, not 1", lambda: x[i]),
                                ("read its elements", lambda: as_value(x)),
+                               ("x is a tensor of 2 indices: read its elements", lambda: x * x[i, c]),
                                ("has no truth value while the nest is written", lambda: x[i, c] if x[i, c] > 0 else 0),
                                ("a condition is no number", lambda: (x[i, c] > 0) + 1),
                                ("affine in indices and sizes; of data, use nestor.select",

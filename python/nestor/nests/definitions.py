@@ -17,7 +17,7 @@ from typing import NamedTuple, Optional, Tuple, Union
 from ..errors import UserError
 from .affine import TRUE, Affine, Condition, affine, both
 from .model import REDUCTIONS, TYPES
-from .values import Value, as_type, as_value, from_affine
+from .values import Value, Valued, as_type, as_value, from_affine
 
 _numbers = itertools.count()  # orders indices as they are made
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
@@ -133,7 +133,7 @@ class TensorType(NamedTuple):
 f32, f16, bf16, i32, boolean, i64 = (ElementType(name) for name in TYPES)
 
 
-class Scalar:
+class Scalar(Valued):
     """A scalar argument. min, max: limits of what callers may give, which rules of algebra rely on. type: f32 or i32."""
 
     def __init__(self, default=0.0, *, min=None, max=None, type=None, name=None):
@@ -181,7 +181,7 @@ class Update(NamedTuple):
     loops: Tuple[Union[Index, Once], ...] = ()  # of a group: its loops from outside
 
 
-class Tensor:
+class Tensor(Valued):
     """A tensor: x[i, j] reads an element, of i64 the nearest i32. An argument has no updates, until `write` makes it one that is
     written. tolerance: of an output, takes the place of the nest's."""
 

@@ -145,6 +145,22 @@ class Value:
         return text_of(self)
 
 
+class Valued:
+    """What stands for one number: its `value` takes part in arithmetic and comparisons, but for ==, which asks for the same object."""
+
+
+def _of_value(name):
+    def method(self, *others):
+        return getattr(self.value, name)(*others)
+    method.__name__ = name
+    return method
+
+
+for _name in ("add", "radd", "sub", "rsub", "mul", "rmul", "truediv", "rtruediv", "floordiv", "rfloordiv", "mod", "pow", "neg", "abs",
+              "lt", "le", "gt", "ge"):
+    setattr(Valued, f"__{_name}__", _of_value(f"__{_name}__"))
+
+
 def nodes_of(value, reduced=False):
     """Every node of a value once, parents first. reduced: also those of what its reductions reduce."""
     seen, waiting = {}, [value]

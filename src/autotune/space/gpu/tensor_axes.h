@@ -33,6 +33,7 @@ struct TensorAxes {
   bool fixed_inner = false;  ///< it is known when compiling
   /// Axis of chunks of terms, -1: none. A sum starts anew in each of them, has all terms of it at once (`inner`), and another one adds up.
   int chunk_axis = -1;
+  bool cut_tiles = false;     ///< with `column`: some tiles have less columns or terms than others, as under a mask
   bool same_taps = true;      ///< all products sum over the same values of other dims, which may be loops around them
   std::vector<int> tap_axes;  ///< of these dims of the product that streams most terms, outermost first
   std::int64_t taps = 1;      ///< points of them

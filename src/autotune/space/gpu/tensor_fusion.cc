@@ -262,6 +262,10 @@ Fusion fusion_for_tensor_cores(RuleVariants& variants, const RuleVariant& varian
     // Parts of operands are made along the rows of each, not together.
     const auto& axes = tensor_axes_of(variants, variant, variants.heaviest(variant, fusion), limits.sm);
     const bool alone = fusion == Fusion::maximal && axes->chunk_axis >= 0;
+    if (fusion == Fusion::careful && groups(Fusion::rows) < groups(Fusion::careful) &&
+        has_place(variants, variant, Fusion::rows, limits) &&
+        points_on_lanes(variants, variant, Fusion::rows, limits) <= points_on_lanes(variants, variant, fusion, limits))
+      return Fusion::rows;  // less goes through memory
     return alone && has_place(variants, variant, Fusion::prepared, limits) ? Fusion::prepared : fusion;
   }
   return Fusion::maximal;

@@ -144,7 +144,7 @@ std::vector<NamedValues> choices_of_sums(const TensorAxes& axes, const GpuLimits
     if (shape.in_turn) choice.grid.stages = std::max(choice.grid.stages - 1, 2);
     const std::int64_t blocks = tiles_of_rows(axes, choice) * ceil_div(axes.column_extent, choice.columns);
     const bool idle = blocks * axes.others < std::int64_t{limits.units} * choice.work_tiles();
-    if (idle && shape.in_turn) continue;
+    if ((idle || axes.cut_tiles) && shape.in_turn) continue;
     std::vector<bool> stays{false};
     if (pairs && !idle) stays = shape.in_turn ? std::vector<bool>{true} : std::vector<bool>{true, false};
     for (const bool persistent : stays) {
