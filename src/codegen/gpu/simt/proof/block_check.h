@@ -9,7 +9,8 @@
 //     groups), a column to the lane (column / vector mod lanes), so every point of an op's rows and columns has one thread, and all
 //     other dims are run through by that thread in order. Extents that slots are counted from are upper bounds of the real ones. A
 //     vector starts and ends where the extents and the conditions on sizes and addresses let it. Sums of a window's rows are
-//     added up together: each has its own terms in its own order, and nothing that it reads is written meanwhile.
+//     added up together: each has its own terms in its own order, and nothing that it reads is written meanwhile. A sum that reads
+//     other elements of what it writes never reads its own; rows of such sums are made together where what they all read is done.
 //  3. Who meets. Two points of an op with different rows or columns touch no common element if one of them writes it. So their order, and
 //     which thread has them, does not matter, and reductions alone bring several points together: over columns (lanes of a warp by
 //     shuffles, which needs a power of two, warps through a place of their own) or over groups. Each thread with a part puts it into
