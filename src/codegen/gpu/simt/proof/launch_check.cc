@@ -2,7 +2,6 @@
 #include "codegen/gpu/simt/proof/launch_check.h"
 
 #include "codegen/gpu/simt/proof/block_paths.h"
-#include "codegen/gpu/simt/proof/launch_parts.h"
 #include "codegen/tile/analysis/conditions.h"
 #include "codegen/tile/analysis/tile_rewrite.h"
 
@@ -62,6 +61,57 @@ void collect(const TileTree& tree, LaunchedOp& around, std::vector<LaunchedOp>& 
   for (const TileTree& child : tree->children) collect(child, around, ops);
   if (loop) around.levels.pop_back();
   around.conditions.resize(conditions);
+}
+
+void split_sum(const ScalarExpr& value, std::vector<ScalarExpr>& addends) {
+  if (value.op() != ScalarOp::add) return addends.push_back(value);
+  for (const ScalarExpr& arg : value.args()) split_sum(arg, addends);
+}
+
+/// The program's op as launches take it that begin with `have`: itself, or, of a sum of several addends that `have` is not, one op for each in
+/// their order. In place of a sum that goes on, the first of these may start another buffer, that of `have`, in which they add up (adds_parts).
+std::vector<TileOp> parts_of_op(const TileOp& want, const TileOp& have) {
+  std::vector<ScalarExpr> addends;
+  split_sum(want.value, addends);
+  const bool sums = want.kind == OpKind::reduce && want.reduction == ReductionOp::add && !want.fill;
+  if (!sums || addends.size() < 2 || have.value.equals(want.value)) return {want};
+  const bool apart = have.initialize && !want.initialize;
+  std::vector<TileOp> parts;
+  for (const ScalarExpr& addend : addends) {
+    TileOp part = want;
+    part.reads.clear();
+    part.value = addend.rewrite([&](const ScalarExpr& node) {
+      if (node.op() != ScalarOp::read) return node;
+      part.reads.push_back(want.reads[static_cast<std::size_t>(node.ordinal())]);
+      return ScalarExpr::read(static_cast<int>(part.reads.size()) - 1, node.type());
+    });
+    part.initialize = parts.empty() && (apart || want.initialize);
+    if (apart) part.write = have.write;
+    parts.push_back(std::move(part));
+  }
+  return parts;
+}
+
+/// Is `add` the map that adds the elements which `first`, the first of such parts, has started to another buffer's of the same indices? It runs
+/// over all of them, and where the guard of `first` holds, if that tells no terms apart; elements without terms are 0.
+bool adds_parts(const TileOp& first, const TileOp& add) {
+  std::vector<const OpDim*> kept;
+  bool of_terms = false;
+  for (const OpDim& dim : first.dims) {
+    if (!dim.reduced) kept.push_back(&dim);
+    of_terms = of_terms || (dim.reduced && first.guard.defined() && first.guard.uses(dim.var));
+  }
+  const auto same_dim = [](const OpDim* a, const OpDim& b) {
+    return a->var == b.var && same_expr(a->lower, b.lower) && same_expr(a->upper, b.upper);
+  };
+  const ScalarExpr value =
+      ScalarExpr::make(ScalarOp::add, {ScalarExpr::read(0, ElementType::f32), ScalarExpr::read(1, ElementType::f32)});
+  return add.kind == OpKind::map && !add.reduction && !add.fill && add.value.equals(value) && add.reads.size() == 2 &&
+         std::equal(kept.begin(), kept.end(), add.dims.begin(), add.dims.end(), same_dim) &&
+         (of_terms ? !add.guard.defined() : same_expr(add.guard, first.guard)) && same_access(add.reads[0], add.write) &&
+         same_access(add.reads[1], first.write) &&
+         std::equal(add.write.index.begin(), add.write.index.end(), first.write.index.begin(), first.write.index.end(),
+                    same_expr);
 }
 
 class LaunchProver {
@@ -178,7 +228,7 @@ class LaunchProver {
   /// The program's op as the ops from launched number `first` on take it.
   std::vector<LaunchedOp> parts_of(const LaunchedOp& want, std::size_t first) const {
     std::vector<LaunchedOp> parts;
-    for (TileOp& op : nvptx::parts_of(want.op, launched_[first].op)) {
+    for (TileOp& op : parts_of_op(want.op, launched_[first].op)) {
       parts.push_back(want);
       parts.back().op = std::move(op);
     }
