@@ -1,6 +1,6 @@
 // Products of f32 in the space: first guesses have them as products of parts on tensor cores, and are right to the last bits of f32.
-#include "codegen/gpu/kernel_plans.h"
 #include "codegen/gpu/kernel/kernel_split.h"
+#include "codegen/gpu/kernel_plans.h"
 #include "codegen/gpu/simt/proof/launch_check.h"
 #include "codegen/tile/analysis/tile_rewrite.h"
 #include "support/nests/operand_nests.h"
@@ -110,7 +110,9 @@ TEST(Bf16x6Space, LaunchesOfOtherSumsOfPartsHaveNoProof) {
   ASSERT_THAT(nvptx::check_launches(plan), ::testing::IsEmpty());
   std::vector<TileOp> ops;
   collect(plan.kernels.back().body, ops);
-  const auto of = [&](const std::string& name) { return std::count_if(ops.begin(), ops.end(), [&](const TileOp& op) { return op.name == name; }); };
+  const auto of = [&](const std::string& name) {
+    return std::count_if(ops.begin(), ops.end(), [&](const TileOp& op) { return op.name == name; });
+  };
   ASSERT_EQ(of("weighted"), 6);
   ASSERT_EQ(of("dot"), 6);
   ASSERT_EQ(of("weighted_add"), 1);
@@ -142,12 +144,9 @@ TEST(Bf16x6Space, LaunchesOfOtherSumsOfPartsHaveNoProof) {
       {"its sum with itself", at_sum([](TileOp op) { return op.reads[0] = op.reads[1], std::vector{op}; })},
       {"the sum before", at_sum([](TileOp op) { return op.reads[1] = op.reads[0], std::vector{op}; })},
       {"elsewhere", at_sum([](TileOp op) { return op.write.buffer = op.reads[1].buffer, std::vector{op}; })},
-      {"a difference", at_sum([](TileOp op) {
-         return op.value = ScalarExpr::make(ScalarOp::sub, op.value.args()), std::vector{op};
-       })},
-      {"fewer rows", at_sum([](TileOp op) {
-         return op.dims.back().upper = op.dims.back().upper - IntExpr(1), std::vector{op};
-       })},
+      {"a difference",
+       at_sum([](TileOp op) { return op.value = ScalarExpr::make(ScalarOp::sub, op.value.args()), std::vector{op}; })},
+      {"fewer rows", at_sum([](TileOp op) { return op.dims.back().upper = op.dims.back().upper - IntExpr(1), std::vector{op}; })},
   };
   for (const auto& [what, change] : changes) {
     nvptx::LaunchPlan wrong = plan;

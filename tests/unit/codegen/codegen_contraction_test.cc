@@ -54,6 +54,20 @@ TEST(Contraction, rounds_nothing) {
   EXPECT_FALSE(sum_of(integers));
 }
 
+TEST(Contraction, several_are_addends_of_a_sum) {
+  const ScalarExpr first = times(wide(0, ElementType::bf16), wide(1, ElementType::bf16)), second = times(single(2), single(3)),
+                   third = times(single(2), negative(single(1)));
+  const auto of = [](const ScalarExpr& value) { return contractions_of(value, ReductionOp::add); };
+  EXPECT_EQ(of(first), (std::vector{Contraction{0, 1, 1}}));
+  EXPECT_EQ(of(plus(plus(first, second), third)),
+            (std::vector{Contraction{0, 1, 1}, Contraction{2, 3, 1}, Contraction{2, 1, -1}}));
+  EXPECT_EQ(of(plus(first, plus(second, third))),
+            (std::vector{Contraction{0, 1, 1}, Contraction{2, 3, 1}, Contraction{2, 1, -1}}));
+  EXPECT_TRUE(of(plus(first, single(0))).empty());
+  EXPECT_TRUE(of(plus(f32(0), first)).empty());
+  EXPECT_TRUE(contractions_of(plus(first, second), ReductionOp::max).empty());
+}
+
 /// c[i, j] += value over a[i, k] and b[k, j].
 TileOp sum_over_k(const ScalarExpr& value) {
   TileOp op = make_op(OpKind::points, "sum", {parallel_dim("i", 0, 32), parallel_dim("j", 0, 32), reduced_dim("k", 0, 32)},

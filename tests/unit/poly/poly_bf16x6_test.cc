@@ -84,14 +84,14 @@ Nest f32_attention(testing::Seen seen = testing::Seen::all) {
 TEST(Bf16x6, ShortSumsAndThoseOfWhatComesFromProductsStayInPlace) {
   const Nest before = f32_attention();
   EXPECT_EQ(rule("bf16x6").find(before).size(), 2U);
-  const Schedule schedule = testing::scheduled(
-      before, {"apply_rule(online, largest)", "apply_rule(bf16x6, dot)", "apply_rule(bf16x6, weighted)"});
+  const Schedule schedule =
+      testing::scheduled(before, {"apply_rule(online, largest)", "apply_rule(bf16x6, dot)", "apply_rule(bf16x6, weighted)"});
   const Nest& nest = schedule.nest();
   validate(nest);
   EXPECT_THAT(statement_names(nest),
-              ElementsAre("q_high", "q_middle", "q_low", "k_high", "k_middle", "k_low", "dot_init", "dot", "score", "largest_init",
-                          "largest", "power", "power_high", "power_middle", "power_low", "v_high", "v_middle", "v_low",
-                          "weighted_init", "weighted", "total_init", "total", "out"));
+              ElementsAre("q_high", "q_middle", "q_low", "k_high", "k_middle", "k_low", "dot_init", "dot", "score",
+                          "largest_init", "largest", "power", "power_high", "power_middle", "power_low", "v_high", "v_middle",
+                          "v_low", "weighted_init", "weighted", "total_init", "total", "out"));
   EXPECT_EQ(nest.statement("weighted").reads.size(), 6U);
   EXPECT_EQ(nest.statement("weighted").reads[0].tensor, "power_middle") << "small terms first";
   EXPECT_EQ(rule("bf16x6").find(nest).size(), 0U) << "once";
@@ -101,10 +101,10 @@ TEST(Bf16x6, ShortSumsAndThoseOfWhatComesFromProductsStayInPlace) {
   EXPECT_THAT(schedule.composites()[0].mediators, ElementsAre("power", "power_high", "power_middle", "power_low"));
   EXPECT_EQ(schedule.composites()[0].followers.size(), 2U);
   // Weights that may be infinite have choices.
-  const Nest open = in_parts(with_statement(before, "power", [](Statement& power) {
-                               power.value = ScalarExpr::make(ScalarOp::exp, {read(0) + read(1)});
-                             }),
-                             "weighted");
+  const Nest open =
+      in_parts(with_statement(before, "power",
+                              [](Statement& power) { power.value = ScalarExpr::make(ScalarOp::exp, {read(0) + read(1)}); }),
+               "weighted");
   EXPECT_EQ(open.statement("power_middle").value.args()[0].op(), ScalarOp::select);
 }
 

@@ -195,8 +195,7 @@ class Planner {
     kernel.condition = condition_;
     const int threads = shape.threads > 0 ? shape.threads : threads_;
     kernel.body = promote_to_registers(body, plan_.program.buffers, register_room(threads, shape.cluster));
-    if (shape.warpgroups > 0)
-      kernel.body = on_tensor_cores(kernel.body);
+    if (shape.warpgroups > 0) kernel.body = on_tensor_cores(kernel.body);
     kernel.waits = shape.programmatic_launch != 0;
     if (kernel.waits && !plan_.kernels.empty()) plan_.kernels.back().triggers = true;
     LaunchNode node;

@@ -77,8 +77,10 @@ TileTree with_single_products(const TileTree& tree, TileProgram& program) {
   if (apart) {
     for (const OpDim& dim : sum.dims) {
       if (dim.reduced && extent_bound(dim).value_or(kMostPartTerms + 1) > kMostPartTerms)
-        user_error("Kernel '{}' cannot use tensor cores: {} adds up products of parts, {} terms at once at most: choose smaller tiles of {}",
-                   program.name, sum.name, kMostPartTerms, dim.var);
+        user_error(
+            "Kernel '{}' cannot use tensor cores: {} adds up products of parts, {} terms at once at most: choose smaller tiles "
+            "of {}",
+            program.name, sum.name, kMostPartTerms, dim.var);
     }
     Buffer own = total;
     own.name += "_apart";

@@ -63,6 +63,57 @@ void collect(const TileTree& tree, LaunchedOp& around, std::vector<LaunchedOp>& 
   around.conditions.resize(conditions);
 }
 
+void split_sum(const ScalarExpr& value, std::vector<ScalarExpr>& addends) {
+  if (value.op() != ScalarOp::add) return addends.push_back(value);
+  for (const ScalarExpr& arg : value.args()) split_sum(arg, addends);
+}
+
+/// The program's op as launches take it that begin with `have`: itself, or, of a sum of several addends that `have` is not, one op for each in
+/// their order. In place of a sum that goes on, the first of these may start another buffer, that of `have`, in which they add up (adds_parts).
+std::vector<TileOp> parts_of_op(const TileOp& want, const TileOp& have) {
+  std::vector<ScalarExpr> addends;
+  split_sum(want.value, addends);
+  const bool sums = want.kind == OpKind::reduce && want.reduction == ReductionOp::add && !want.fill;
+  if (!sums || addends.size() < 2 || have.value.equals(want.value)) return {want};
+  const bool apart = have.initialize && !want.initialize;
+  std::vector<TileOp> parts;
+  for (const ScalarExpr& addend : addends) {
+    TileOp part = want;
+    part.reads.clear();
+    part.value = addend.rewrite([&](const ScalarExpr& node) {
+      if (node.op() != ScalarOp::read) return node;
+      part.reads.push_back(want.reads[static_cast<std::size_t>(node.ordinal())]);
+      return ScalarExpr::read(static_cast<int>(part.reads.size()) - 1, node.type());
+    });
+    part.initialize = parts.empty() && (apart || want.initialize);
+    if (apart) part.write = have.write;
+    parts.push_back(std::move(part));
+  }
+  return parts;
+}
+
+/// Is `add` the map that adds the elements which `first`, the first of such parts, has started to another buffer's of the same indices? It runs
+/// over all of them, and where the guard of `first` holds, if that tells no terms apart; elements without terms are 0.
+bool adds_parts(const TileOp& first, const TileOp& add) {
+  std::vector<const OpDim*> kept;
+  bool of_terms = false;
+  for (const OpDim& dim : first.dims) {
+    if (!dim.reduced) kept.push_back(&dim);
+    of_terms = of_terms || (dim.reduced && first.guard.defined() && first.guard.uses(dim.var));
+  }
+  const auto same_dim = [](const OpDim* a, const OpDim& b) {
+    return a->var == b.var && same_expr(a->lower, b.lower) && same_expr(a->upper, b.upper);
+  };
+  const ScalarExpr value =
+      ScalarExpr::make(ScalarOp::add, {ScalarExpr::read(0, ElementType::f32), ScalarExpr::read(1, ElementType::f32)});
+  return add.kind == OpKind::map && !add.reduction && !add.fill && add.value.equals(value) && add.reads.size() == 2 &&
+         std::equal(kept.begin(), kept.end(), add.dims.begin(), add.dims.end(), same_dim) &&
+         (of_terms ? !add.guard.defined() : same_expr(add.guard, first.guard)) && same_access(add.reads[0], add.write) &&
+         same_access(add.reads[1], first.write) &&
+         std::equal(add.write.index.begin(), add.write.index.end(), first.write.index.begin(), first.write.index.end(),
+                    same_expr);
+}
+
 class LaunchProver {
  public:
   explicit LaunchProver(const LaunchPlan& plan) : plan_(plan) {}
@@ -174,35 +225,14 @@ class LaunchProver {
 
   // ---- sums of several products, one op for each
 
-  static void split_sum(const ScalarExpr& value, std::vector<ScalarExpr>& addends) {
-    if (value.op() != ScalarOp::add) return addends.push_back(value);
-    for (const ScalarExpr& arg : value.args()) split_sum(arg, addends);
-  }
-
-  /// The program's op as the ops from launched number `first` on take it: itself, or one op for each addend of its sum. In place of a sum that
-  /// goes on, the first of these may start another buffer, which is added to it behind them (is_sum_of).
+  /// The program's op as the ops from launched number `first` on take it.
   std::vector<LaunchedOp> parts_of(const LaunchedOp& want, std::size_t first) const {
-    std::vector<ScalarExpr> addends;
-    split_sum(want.op.value, addends);
-    const TileOp& have = launched_[first].op;
-    const bool sums = want.op.kind == OpKind::reduce && want.op.reduction == ReductionOp::add && !want.op.fill;
-    if (!sums || addends.size() < 2 || first + addends.size() > launched_.size() || have.value.equals(want.op.value))
-      return {want};
-    const bool apart = have.initialize && !want.op.initialize;
     std::vector<LaunchedOp> parts;
-    for (const ScalarExpr& addend : addends) {
-      LaunchedOp part = want;
-      part.op.reads.clear();
-      part.op.value = addend.rewrite([&](const ScalarExpr& node) {
-        if (node.op() != ScalarOp::read) return node;
-        part.op.reads.push_back(want.op.reads[static_cast<std::size_t>(node.ordinal())]);
-        return ScalarExpr::read(static_cast<int>(part.op.reads.size()) - 1, node.type());
-      });
-      part.op.initialize = parts.empty() && (apart || want.op.initialize);
-      if (apart) part.op.write = have.write;
-      parts.push_back(std::move(part));
+    for (TileOp& op : parts_of_op(want.op, launched_[first].op)) {
+      parts.push_back(want);
+      parts.back().op = std::move(op);
     }
-    return parts;
+    return first + parts.size() > launched_.size() ? std::vector{want} : parts;
   }
 
   /// Is launched op number `at` the map that adds what the parts have summed up to where the program's op sums? Fails where there should be
@@ -211,41 +241,21 @@ class LaunchProver {
     if (parts.size() < 2 || !parts.front().op.initialize || want.op.initialize) return false;
     const int own = parts.front().op.write.buffer;
     const LaunchedOp& first = launched_[at - parts.size()];
-    const std::string& name = want.op.name;
-    if (at >= launched_.size()) {
-      fail("{}: the sum of its parts is not added up", name);
-      return false;
-    }
-    const LaunchedOp& add = launched_[at];
-    std::vector<const OpDim*> kept;
-    bool of_terms = false;
-    for (const OpDim& dim : first.op.dims) {
-      if (!dim.reduced) kept.push_back(&dim);
-      of_terms = of_terms || (dim.reduced && first.op.guard.defined() && first.op.guard.uses(dim.var));
-    }
-    const bool same_dims = std::equal(kept.begin(), kept.end(), add.op.dims.begin(), add.op.dims.end(),
-                                      [](const OpDim* a, const OpDim& b) {
-                                        return a->var == b.var && same_expr(a->lower, b.lower) && same_expr(a->upper, b.upper);
-                                      });
-    const ScalarExpr value =
-        ScalarExpr::make(ScalarOp::add, {ScalarExpr::read(0, ElementType::f32), ScalarExpr::read(1, ElementType::f32)});
-    const bool same_guard = of_terms ? !add.op.guard.defined() : same_expr(add.op.guard, first.op.guard);
-    const bool same_loops = add.kernel == first.kernel && sequential(first, add) == depth(add) && depth(add) == depth(first) &&
-                            add.levels.size() - add.op.dims.size() == first.levels.size() - first.op.dims.size() &&
-                            std::equal(add.conditions.begin(), add.conditions.end(), first.conditions.begin(),
-                                       first.conditions.end(), same_expr);
-    const auto users = std::count_if(launched_.begin(), launched_.end(), [&](const LaunchedOp& op) { return touches(op.op, own); });
-    if (!same_dims || !same_guard || !same_loops || add.op.kind != OpKind::map || add.op.reduction || add.op.fill ||
-        add.op.reads.size() != 2 || !add.op.value.equals(value) || !same_access(add.op.reads[0], add.op.write) ||
-        add.op.reads[1].buffer != own || !same_access(add.op.reads[1], first.op.write) ||
-        !std::equal(add.op.write.index.begin(), add.op.write.index.end(), first.op.write.index.begin(),
-                    first.op.write.index.end(), same_expr) ||
-        plan_.program.buffers[static_cast<std::size_t>(own)].memory != Memory::scratch || own == want.op.write.buffer ||
+    const bool there = at < launched_.size();
+    const LaunchedOp& add = launched_[there ? at : at - 1];
+    const bool same_loops =
+        add.kernel == first.kernel && sequential(first, add) == depth(add) && depth(add) == depth(first) &&
+        add.levels.size() - add.op.dims.size() == first.levels.size() - first.op.dims.size() &&
+        std::equal(add.conditions.begin(), add.conditions.end(), first.conditions.begin(), first.conditions.end(), same_expr);
+    const auto users =
+        std::count_if(launched_.begin(), launched_.end(), [&](const LaunchedOp& op) { return touches(op.op, own); });
+    if (!there || !same_loops || !adds_parts(first.op, add.op) || own == want.op.write.buffer ||
+        plan_.program.buffers[static_cast<std::size_t>(own)].memory != Memory::scratch ||
         users != static_cast<std::ptrdiff_t>(parts.size()) + 1) {
-      fail("{}: the sum of its parts is not added up once, over the elements that it has", name);
+      fail("{}: the sum of its parts is not added up once, over the elements that it has", want.op.name);
       return false;
     }
-    access(name, want.op.write, first.op, {add.op.write.buffer, add.op.write.index});
+    access(want.op.name, want.op.write, first.op, add.op.write);
     return true;
   }
 
