@@ -133,7 +133,7 @@ class Tuning {
   bool may_go_on() const {
     constexpr std::int64_t kFirst = 16, kOthers = 8;
     if (stopped() || next_ticket_ == 0) return !stopped();
-    const std::int64_t most = in_doubt() ? kFirst + kOthers : kFirst;
+    const std::int64_t most = in_doubt() || result_.trials >= kFirst ? kFirst + kOthers : kFirst;
     return !out_of_time() || (best_ms_ == 0 && next_ticket_ < most && elapsed() < request_.time_budget_s + grace_s());
   }
 

@@ -5,6 +5,7 @@
 #include "support/element_codec.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 
@@ -152,6 +153,43 @@ void ErrorSum::add_each(ErrorSum* errors, ReductionOp op, ElementType stored, co
     else
       errors[k].add_all(op, stored, term, sums[k]);
   }
+}
+
+bool ErrorSum::add_exact(ErrorSum* each, double* sums, const double* terms, int count) {
+  std::array<double, kLanes> exact, magnitude, deviation, largest, wrong{};
+  std::array<float, kLanes> simulated;
+  for (int lane = 0; lane < kLanes; ++lane) {
+    if (each[lane].special_) return false;
+    exact[lane] = sums[lane];
+    largest[lane] = 0;
+    magnitude[lane] = each[lane].magnitude_;
+    deviation[lane] = each[lane].deviation_;
+    simulated[lane] = each[lane].simulated_;
+  }
+  // All lanes at once: each sum alone would wait for itself.
+  for (int k = 0; k < count; ++k) {
+    const double* at = terms + std::ptrdiff_t{kLanes} * k;
+    for (int lane = 0; lane < kLanes; ++lane) {
+      magnitude[lane] += std::fabs(at[lane]);
+      simulated[lane] += static_cast<float>(at[lane]);
+      exact[lane] += at[lane];
+      const double size = std::fabs(exact[lane]), off = std::fabs(static_cast<double>(simulated[lane]) - exact[lane]);
+      largest[lane] = size > largest[lane] ? size : largest[lane];
+      wrong[lane] += size <= semantics::kUnderflow && size != 0 ? 1 : 0;
+      deviation[lane] = deviation[lane] < off ? off : deviation[lane];
+    }
+  }
+  for (int lane = 0; lane < kLanes; ++lane) {
+    if (wrong[lane] != 0 || !(largest[lane] <= semantics::kFarthestNumber)) return false;
+  }
+  for (int lane = 0; lane < kLanes; ++lane) {
+    sums[lane] = exact[lane];
+    each[lane].magnitude_ = magnitude[lane];
+    each[lane].deviation_ = deviation[lane];
+    each[lane].simulated_ = simulated[lane];
+    each[lane].terms_ += count;
+  }
+  return true;
 }
 
 double ErrorSum::error(double sum, std::optional<ElementType> narrow, double orders, double share) const {

@@ -56,6 +56,10 @@ class ErrorSum {
   void add_all(ReductionOp op, ElementType stored, const Terms& terms, double& sum);
   /// One term for each of several sums: the k-th one of `terms` for the k-th sum.
   static void add_each(ErrorSum* errors, ReductionOp op, ElementType stored, const Terms& terms, double* sums);
+  static constexpr int kLanes = 16;  ///< of add_exact()
+  /// `count` terms of f32 without an error for each of 16 sums: the k-th one of a sum is terms[16 k + lane]. The same as add_all() of each.
+  /// False, and nothing is added: some sum is no number, or leaves the range of f32.
+  static bool add_exact(ErrorSum* each, double* sums, const double* terms, int count);
   /// Error of the sum. `narrow`: the 16-bit type of the operands. `orders`: it may be made of sums so many times larger, which are
   /// rounded once more. `share`: of the sum of |terms|, by which all of them may be off.
   double error(double sum, std::optional<ElementType> narrow, double orders = 1, double share = 0) const;

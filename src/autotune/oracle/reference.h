@@ -6,8 +6,8 @@
 #include "autotune/oracle/index_code.h"
 #include "autotune/oracle/rounding_model.h"
 #include "autotune/oracle/value_code.h"
-#include "autotune/oracle/zero_pages.h"
 #include "autotune/tensors/host_tensor.h"
+#include "autotune/tensors/zero_pages.h"
 #include "poly/nest/nest.h"
 
 #include <array>
@@ -155,12 +155,20 @@ class Reference {
   bool known(const Element& element);
   /// Computes it, and so remembers what it needs. False where that takes more elementary evaluations, or goes wrong.
   bool compute_within(const Element& element, double most);
+  /// Elements side by side from `first` on, 16 at most, that are sums of products of two tensors: all at once, without what other values
+  /// need. False, and nothing is computed: they are something else, or take more elementary evaluations than `most`.
+  bool compute_products(const Element& first, int count, double most);
   struct Needed {
     std::vector<Element> elements;
     bool complete = false;  ///< false: there may be others
   };
-  /// Unknown elements that its value reads, directly or by cheap points that are evaluated anew; no more than about `most`.
-  Needed needed(const Element& element, std::size_t most);
+  /// Unknown elements that its value reads, directly or by cheap points that are evaluated anew; no more than about `most`. `chunks` of its
+  /// points are passed over, as what they read is known by now; it becomes the number of those that have been looked at.
+  Needed needed(const Element& element, std::size_t most, std::size_t& chunks);
+  Needed needed(const Element& element, std::size_t most) {
+    std::size_t none = 0;
+    return needed(element, most, none);
+  }
 
   std::int64_t elements(const std::string& tensor) const { return stores_[store_index_.at(tensor)].elements; }
   const std::vector<std::int64_t>& shape(const std::string& tensor) const;
@@ -225,6 +233,22 @@ class Reference {
     double *values, *errors;
   };
   enum class Known { none, some, all };
+  /// A sum of products of two elements of tensors in f32, which start from a constant.
+  struct ProductSum {
+    int start = -1, sum = -1;  ///< statements
+    int a = -1, b = -1;        ///< reads
+  };
+  std::optional<ProductSum> product_sum_of(const Element& element) const;
+  static constexpr int kMostProducts = ErrorSum::kLanes;  ///< elements that compute_products() takes at once
+  /// Elements first[row] + k step of a tensor, for `rows` rows and `count` values of k.
+  struct FactorPoints {
+    std::array<std::int64_t, kMostProducts> first;
+    int rows;
+    std::int64_t step;
+    int count;
+  };
+  /// An operand at these points: a chunk of `values` and of `errors` for each row. False: some of it is not known yet.
+  bool load_factor(int statement, int read, const FactorPoints& points, double* values, double* errors, bool& exact);
   /// Statements that make single elements by themselves: with one instance, or with that (a start) and a few of a sum. -1: there is none.
   struct Makers {
     int start = -1, sum = -1;
@@ -240,6 +264,13 @@ class Reference {
   };
   Chunk evaluate_points(int statement, const Points& points, int count);
   void remember(int tensor, int version, std::int64_t linear, double value, double error);
+  /// A read of what is computed. direct: its elements are remembered; others are found in what their makers read.
+  struct NeededRead {
+    int read = -1, version = 0;
+    Makers makers = {};
+    bool direct = true;
+  };
+  const std::vector<NeededRead>& needed_reads(int statement);
   void add_needed(int statement, const std::int64_t* dims, std::vector<Element>& found);
   void set_expanded_costs();
   void spend(int statement, int count);
@@ -253,6 +284,7 @@ class Reference {
   std::vector<CompiledStatement> statements_;
   std::vector<TouchedElements> touched_;  ///< by statement
   std::map<int, ElementLoops> element_loops_;
+  std::map<int, std::vector<NeededRead>> needed_reads_;  ///< by statement
   std::vector<LoopCode> group_loops_;
   std::map<std::string, double> scalars_;
   RoundingModel rounding_;

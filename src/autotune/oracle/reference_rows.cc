@@ -217,15 +217,27 @@ struct EnoughFound {};
 
 }  // namespace
 
+const std::vector<Reference::NeededRead>& Reference::needed_reads(int statement) {
+  if (const auto known = needed_reads_.find(statement); known != needed_reads_.end()) return known->second;
+  std::vector<NeededRead> found;
+  for (const CompiledAccess& read : statements_[statement].reads) {
+    if (stores_[read.tensor].input) continue;
+    NeededRead& each = found.emplace_back(NeededRead{static_cast<int>(&read - statements_[statement].reads.data())});
+    each.version = version_seen(statement, read.tensor);
+    each.makers = makers_of(read.tensor, each.version);
+    each.direct = each.makers.start < 0 || cost_of_element(each.makers.last()) > kWorthKeeping;
+  }
+  return needed_reads_.emplace(statement, std::move(found)).first->second;
+}
+
 void Reference::add_needed(int statement, const std::int64_t* dims, std::vector<Element>& found) {
-  const CompiledStatement& code = statements_[statement];
-  for (const CompiledAccess& read : code.reads) {
+  for (const NeededRead& each : needed_reads(statement)) {
+    const CompiledAccess& read = statements_[statement].reads[static_cast<std::size_t>(each.read)];
     const Store& store = stores_[read.tensor];
-    if (store.input || (read.guard && !read.guard->evaluate(dims))) continue;
-    const Element element{read.tensor, version_seen(statement, read.tensor), read.at(dims, store.strides)};
+    if (read.guard && !read.guard->evaluate(dims)) continue;
+    const Element element{read.tensor, each.version, read.at(dims, store.strides)};
     if (known(element)) continue;
-    const Makers makers = makers_of(element.tensor, element.version);
-    if (makers.start < 0 || cost_of_element(makers.last()) > kWorthKeeping) {
+    if (each.direct) {
       if (found.empty() || found.back() != element) found.push_back(element);
       continue;
     }
@@ -235,22 +247,26 @@ void Reference::add_needed(int statement, const std::int64_t* dims, std::vector<
       for (std::size_t k = 0; k < instance.size(); ++k) inner[k] = instance[k].at(at.data());
       add_needed(maker, inner.data(), found);
     };
-    add(makers.start, element_loops(makers.start).instance);
-    if (makers.sum < 0) continue;
-    for (const std::vector<DimFunction>& term : element_loops(makers.sum).terms) add(makers.sum, term);
+    add(each.makers.start, element_loops(each.makers.start).instance);
+    if (each.makers.sum < 0) continue;
+    for (const std::vector<DimFunction>& term : element_loops(each.makers.sum).terms) add(each.makers.sum, term);
   }
 }
 
-Reference::Needed Reference::needed(const Element& element, std::size_t most) {
+Reference::Needed Reference::needed(const Element& element, std::size_t most, std::size_t& chunks) {
   std::vector<Element> found;
   bool complete = true;
-  std::size_t looked_at = 0;
+  std::size_t passed = 0, looked_at = 0;
   const double spent = spent_;
   limit_ = std::numeric_limits<double>::infinity();
   const Sink sink = [&](int statement, const std::int64_t* dims, const std::vector<std::int64_t>& strides, int count) {
+    if (passed < chunks) {
+      ++passed;
+      return;
+    }
+    passed = ++chunks;
     const CompiledStatement& code = statements_[statement];
-    const bool inputs_alone =
-        std::all_of(code.reads.begin(), code.reads.end(), [&](const CompiledAccess& read) { return stores_[read.tensor].input; });
+    const bool inputs_alone = needed_reads(statement).empty();
     std::array<std::int64_t, 16> point{};
     for (int k = 0; k < count && !inputs_alone; ++k) {
       for (int d = 0; d < code.dims; ++d) point[d] = dims[d] + k * (strides.empty() ? 0 : strides[d]);

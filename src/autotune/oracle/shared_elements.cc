@@ -13,7 +13,7 @@ namespace {
 
 constexpr double kAlone = 1e6;  ///< elementary evaluations (a few nanoseconds each) that are not worth a fork
 constexpr double kMostEvaluations = 4e9;
-constexpr std::size_t kRun = 8;  ///< neighbours that one process computes: they lie beside each other in memory
+constexpr std::size_t kRun = 16;  ///< neighbours that one process computes: they lie beside each other in memory
 constexpr int kMostDepth = 64;
 constexpr double kPatience = 2;  ///< processes that do not stop by themselves are ended after so many times as long
 
@@ -38,16 +38,17 @@ bool SharedElements::prepare(const Reference::Element& element, int depth, bool 
   if (depth > kMostDepth || (!takes_long && reference_.compute_within(element, kAlone))) return false;
   const auto start = Clock::now();
   bool forked = false, complete = false;
+  std::size_t chunks = 0;
   while (possible_ && !complete && std::chrono::duration<double>(Clock::now() - start).count() < most_seconds_) {
-    if (!prepare_some(element, depth, complete)) break;
+    if (!prepare_some(element, depth, complete, chunks)) break;
     forked = true;
   }
   return forked;
 }
 
-bool SharedElements::prepare_some(const Reference::Element& element, int depth, bool& complete) {
+bool SharedElements::prepare_some(const Reference::Element& element, int depth, bool& complete, std::size_t& chunks) {
   bool forked = false;
-  const Reference::Needed needed = reference_.needed(element, most_elements_);
+  const Reference::Needed needed = reference_.needed(element, most_elements_, chunks);
   const std::vector<Reference::Element>& all = needed.elements;
   complete = needed.complete;
   // One of each tensor first: what all of its elements need is computed for it, by all processes.
@@ -64,6 +65,22 @@ bool SharedElements::prepare_some(const Reference::Element& element, int depth, 
   return forked;
 }
 
+bool SharedElements::compute_run(const std::vector<Reference::Element>& elements, std::size_t first, std::size_t end) {
+  const auto follows = [&](std::size_t k) {
+    const Reference::Element &before = elements[k - 1], &here = elements[k];
+    return here.tensor == before.tensor && here.version == before.version && here.linear == before.linear + 1;
+  };
+  while (first < end) {
+    std::size_t beside = first + 1;
+    while (beside < end && follows(beside)) ++beside;
+    const bool products = reference_.compute_products(elements[first], static_cast<int>(beside - first), kMostEvaluations);
+    for (; first < beside; ++first) {
+      if (!products && !reference_.compute_within(elements[first], kMostEvaluations)) return false;
+    }
+  }
+  return true;
+}
+
 bool SharedElements::compute(const std::vector<Reference::Element>& elements) {
   const std::size_t run = std::clamp<std::size_t>(elements.size() / static_cast<std::size_t>(processes_), 1, kRun);
   std::vector<pid_t> children;
@@ -74,9 +91,10 @@ bool SharedElements::compute(const std::vector<Reference::Element>& elements) {
       end_with_parent(parent);
       try {
         const auto start = Clock::now();
-        for (std::size_t k = 0; k < elements.size(); ++k) {
-          if (k / run % static_cast<std::size_t>(processes_) != static_cast<std::size_t>(p)) continue;
-          if (!reference_.compute_within(elements[k], kMostEvaluations)) _exit(1);
+        for (std::size_t k = static_cast<std::size_t>(p) * run; k < elements.size();
+             k += static_cast<std::size_t>(processes_) * run) {
+          const std::size_t end = std::min(k + run, elements.size());
+          if (!compute_run(elements, k, end)) _exit(1);
           if (std::chrono::duration<double>(Clock::now() - start).count() > most_seconds_) break;
         }
         _exit(0);

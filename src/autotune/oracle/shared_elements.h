@@ -13,7 +13,7 @@ namespace nestor {
 /// depend on who computes them. No other thread may run meanwhile.
 class SharedElements {
  public:
-  static constexpr std::size_t kMostElements = std::size_t{1} << 20;
+  static constexpr std::size_t kMostElements = std::size_t{1} << 23;  ///< of 16 bytes
 
   /// `processes` at once, each of which stops after so many seconds, for no more than about `most_elements` of them.
   SharedElements(Reference& reference, int processes, double most_seconds, const std::atomic<bool>* stop,
@@ -25,8 +25,10 @@ class SharedElements {
  private:
   /// `takes_long`: it is known to.
   bool prepare(const Reference::Element& element, int depth, bool takes_long);
-  /// Of what it needs, as much as has room at a time. `complete`: all of it, or what is left is cheap.
-  bool prepare_some(const Reference::Element& element, int depth, bool& complete);
+  /// Of what it needs, as much as has room at a time. `complete`: all of it, or what is left is cheap. `chunks`: of its points, that are done.
+  bool prepare_some(const Reference::Element& element, int depth, bool& complete, std::size_t& chunks);
+  /// Those from place `first` on, before `end`. False: one takes too long, or goes wrong.
+  bool compute_run(const std::vector<Reference::Element>& elements, std::size_t first, std::size_t end);
   /// The elements, a share in each process. False: none could be started.
   bool compute(const std::vector<Reference::Element>& elements);
 

@@ -310,7 +310,8 @@ bool all_zero(const double* errors, int count) {
   return (any & ~kSign) == 0;
 }
 
-/// Whether f32 holds every result as it is. Infinities and NaN are not among them.
+}  // namespace
+
 bool all_exact(const double* results, int count) {
   constexpr std::uint64_t kFirstInfinite = std::bit_cast<std::uint64_t>(kInfiniteFrom);
   std::uint64_t other = 0, large = 0;
@@ -321,6 +322,8 @@ bool all_exact(const double* results, int count) {
   }
   return other == 0 && (large & kSign) == 0;
 }
+
+namespace {
 
 /// What most terms of a product are: operands without an error, and a result that is not rounded. `exact`: is an operand without one?
 template <class IsExact>
@@ -405,6 +408,16 @@ const double* run_errors(const ValueCode& code, const RoundingModel& model, cons
     }
   }
   return operand(static_cast<int>(instructions.size()) - 1).errors;
+}
+
+const double* product_errors(const ErrorsOfFactor& a, const ErrorsOfFactor& b, const double* results, int count, double* out) {
+  const auto is_exact = [&](const ErrorsOfFactor& factor) { return factor.errors == nullptr || all_zero(factor.errors, count); };
+  if (is_exact(a) && is_exact(b) && all_exact(results, count)) return nullptr;
+  const auto value = [](const ErrorsOfFactor& factor, int k) {
+    return Value{factor.values[k], factor.errors == nullptr ? 0 : factor.errors[k]};
+  };
+  fill_errors(out, count, [&](int k) { return product_error(value(a, k), value(b, k), results[k]); });
+  return out;
 }
 
 }  // namespace nestor

@@ -22,4 +22,13 @@ class LeafErrors {
 const double* run_errors(const ValueCode& code, const RoundingModel& model, const double* values, double* errors,
                          LeafErrors& leaves, int count);
 
+/// Are all numbers of f32, and finite there?
+bool all_exact(const double* results, int count);
+
+/// run_errors() of products of f32 alone, results = a b: they lie in `out`; null where all are 0. Null errors: all 0.
+struct ErrorsOfFactor {
+  const double *values, *errors;
+};
+const double* product_errors(const ErrorsOfFactor& a, const ErrorsOfFactor& b, const double* results, int count, double* out);
+
 }  // namespace nestor

@@ -13,6 +13,7 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <deque>
 #include <filesystem>
 #include <set>
 #include <sstream>
@@ -185,6 +186,35 @@ TEST_F(Tuner, TriesMoreWhereTheTimeIsOverAndTheFirstWasRefused) {
   measurer->refusals = 1000;
   hurried.database = (folder_ / "refused.db").string();
   EXPECT_EQ(tune(hurried).trials, 24) << "and some are enough";
+}
+
+/// All that many workers had at once is refused, or wrong, when the time is over.
+TEST_F(Tuner, TriesMoreWhereTheTimeIsOverAndAllUnderWayWasRefused) {
+  class Streaming : public FakeMeasurer {
+   public:
+    int batch_size() const override { return 16; }
+    bool streaming() const override { return true; }
+    void submit(std::int64_t ticket, const TrialJob& job) override { jobs.emplace_back(ticket, job); }
+    SettledTrial next() override {
+      const auto [ticket, job] = jobs.front();
+      jobs.pop_front();
+      return {ticket, ++settled <= 16 ? failed_outcome(status, "as the script says") : FakeMeasurer::measure({job}).at(0)};
+    }
+    std::deque<std::pair<std::int64_t, TrialJob>> jobs;
+    TrialStatus status = TrialStatus::infeasible;
+    int settled = 0;
+  };
+  for (const TrialStatus status : {TrialStatus::infeasible, TrialStatus::wrong}) {
+    const auto measurer = std::make_shared<Streaming>();
+    measurer->status = status;
+    TuneRequest hurried = request(measurer, 40);
+    hurried.time_budget_s = 1e-9;
+    hurried.database = (folder_ / (std::string(to_string(status)) + ".db")).string();
+    const TuneResult result = tune(hurried);
+    EXPECT_TRUE(result.best.has_value()) << to_string(status);
+    EXPECT_GT(result.trials, 16);
+    EXPECT_LE(result.trials, 24) << "and some are enough";
+  }
 }
 
 /// Nothing on tensor cores is of use: it is refused, or runs too long.

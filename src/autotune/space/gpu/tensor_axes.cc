@@ -345,6 +345,16 @@ std::vector<std::int64_t> taps_of(const LoopGroup& loop_group, int reduction_axi
   return taps;
 }
 
+/// Where a sum has terms, whatever the value of the dim on `reduction_axis`.
+isl::set places_of_taps(const Statement& sum, const LoopGroup& loop_group, int reduction_axis) {
+  isl_set* places = isl_set_reset_tuple_id(sum.domain.copy());
+  if (const int dim = loop_group.position_of(reduction_axis); dim >= 0)
+    places = isl_set_project_out(places, isl_dim_set, static_cast<unsigned>(dim), 1);
+  for (unsigned k = 0; k < static_cast<unsigned>(isl_set_dim(places, isl_dim_set)); ++k)
+    places = isl_set_set_dim_name(places, isl_dim_set, k, ("d" + std::to_string(k)).c_str());
+  return isl::manage(places);
+}
+
 /// Those of all products of the fusion group, which must be the same ones.
 std::optional<TensorAxes> axes_of_sums(const Nest& nest, const NestStructure& structure, const FusionGroup& group, bool packs) {
   std::optional<TensorAxes> common;
@@ -353,6 +363,7 @@ std::optional<TensorAxes> axes_of_sums(const Nest& nest, const NestStructure& st
   std::set<std::pair<int, std::string>> tiles;         // of sums
   bool same_packs = true, same_taps = true;
   std::vector<std::int64_t> taps;
+  std::optional<isl::set> tap_places;
   std::set<std::string> summed;
   for (const int u : group.loop_groups) {
     const LoopGroup& loop_group = structure.loop_groups[u];
@@ -378,6 +389,10 @@ std::optional<TensorAxes> axes_of_sums(const Nest& nest, const NestStructure& st
       const std::vector<std::int64_t> own_taps = taps_of(loop_group, axes->reduction_axis);
       same_taps = same_taps && (!common || own_taps == taps);
       taps = own_taps;
+      // Loops over taps that several products share have one test of what lies around an image.
+      const isl::set places = places_of_taps(statement, loop_group, axes->reduction_axis);
+      if (!taps.empty() && common && same_taps && !places.is_equal(*tap_places)) return std::nullopt;
+      tap_places = places;
       if (!common || axes->inner > common->inner) common = axes;
       tiles.emplace(stream, statement.write.tensor);
       for (const int ordinal : operands_of(unscaled_contractions_of(statement))) {

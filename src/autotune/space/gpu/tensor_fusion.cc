@@ -237,6 +237,23 @@ double clocks_of_products(RuleVariants& variants, const std::set<std::string>& r
          points_between_kernels(variants, variant, fusion) * kElement / kBytes;
 }
 
+/// Are sums of products of chunks added up beside composites, as the scores of a softmax in f32 with long rows? Such have no place in one
+/// kernel, and in memory scores would cost more than products on lanes.
+bool adds_up_chunks_beside_composites(RuleVariants& variants, const std::set<std::string>& rules) {
+  const RuleVariant& variant = variants.at({rules});
+  const Nest& nest = variants.nest(variant);
+  const auto is_product = [&](const std::string& tensor) {
+    const std::vector<const Statement*> writers = writers_of(nest, tensor);
+    return std::any_of(writers.begin(), writers.end(), [](const Statement* writer) { return multiplies_matrices(*writer); });
+  };
+  const bool composites = std::any_of(variant.rules.begin(), variant.rules.end(),
+                                      [](const Step& step) { return makes_composites(step.args.at(0).get<std::string>()); });
+  return composites && std::any_of(nest.statements.begin(), nest.statements.end(), [&](const Statement& sum) {
+           return sum.reduction == ReductionOp::add && sum.value.op() == ScalarOp::read &&
+                  is_product(sum.reads[static_cast<std::size_t>(sum.value.ordinal())].tensor);
+         });
+}
+
 }  // namespace
 
 const std::optional<TensorAxes>& tensor_axes_of(RuleVariants& variants, const RuleVariant& variant, const FusionGroup& group,
@@ -262,7 +279,10 @@ Fusion fusion_for_tensor_cores(RuleVariants& variants, const RuleVariant& varian
     // Parts of operands are made along the rows of each, not together.
     const auto& axes = tensor_axes_of(variants, variant, variants.heaviest(variant, fusion), limits.sm);
     const bool alone = fusion == Fusion::maximal && axes->chunk_axis >= 0;
+    constexpr double kManyPoints = 1 << 23;  // that are worth rows in a block
     if (fusion == Fusion::careful && groups(Fusion::rows) < groups(Fusion::careful) &&
+        points_between_kernels(variants, variant, Fusion::rows) + kManyPoints <
+            points_between_kernels(variants, variant, Fusion::careful) &&
         has_place(variants, variant, Fusion::rows, limits) &&
         points_on_lanes(variants, variant, Fusion::rows, limits) <= points_on_lanes(variants, variant, fusion, limits))
       return Fusion::rows;  // less goes through memory
@@ -440,6 +460,7 @@ std::vector<std::set<std::string>> rules_for_products(RuleVariants& variants, co
   if (!for_products.contains(kPartsRule)) return choices;
   std::set<std::string> parts = usual;
   parts.insert(kPartsRule);
+  if (adds_up_chunks_beside_composites(variants, parts)) return choices;
   const double saved = products_on_lanes(variants, choices.front(), limits) - products_on_lanes(variants, parts, limits);
   if (saved >= kManyPoints) choices.insert(choices.begin(), parts);
   return choices;

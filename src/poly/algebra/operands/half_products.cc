@@ -60,7 +60,8 @@ bool follows_own_dim(const Statement& sum, std::size_t operand, std::size_t othe
 
 std::vector<std::set<int>> dims_of_indices(const Statement& statement, const Access& access) {
   std::vector<std::set<int>> result;
-  for (const isl::pw_aff& function : functions_of(access.relation)) {
+  // Bounds that the domain has are no part of where an element lies.
+  for (const isl::pw_aff& function : functions_of(access.relation.gist_domain(statement.domain))) {
     std::set<int>& dims = result.emplace_back();
     for (int dim = 0; dim < static_cast<int>(statement.dims.size()); ++dim) {
       if (isl_pw_aff_involves_dims(function.get(), isl_dim_in, static_cast<unsigned>(dim), 1) == isl_bool_true) dims.insert(dim);

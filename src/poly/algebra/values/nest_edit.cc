@@ -199,8 +199,7 @@ int add_read(Statement& statement, const Access& access) {
       return static_cast<int>(k);
     }
   }
-  // Bounds that the domain has are no part of where an element lies.
-  statement.reads.push_back({access.tensor, access.relation.gist_domain(statement.domain).coalesce()});
+  statement.reads.push_back(access);
   return static_cast<int>(statement.reads.size()) - 1;
 }
 
