@@ -47,6 +47,12 @@ void CompiledAccess::elements(const std::int64_t* dims, const std::vector<std::i
   }
 }
 
+void Reference::load_input(const Store& store, const std::int64_t* address, double* out, int count) {
+  if (store.type != ElementType::f32 && store.decoded.empty()) return load_elements(store.type, store.input, address, out, count);
+  const auto* values = store.decoded.empty() ? reinterpret_cast<const float*>(store.input) : store.decoded.data();
+  for (int k = 0; k < count; ++k) out[k] = address[k] < 0 ? 0 : values[address[k]];
+}
+
 /// Supplies reads and indices of one chunk; computes unknown elements first when evaluating backwards.
 class Reference::Leaves : public LeafSource, public LeafErrors {
  public:
@@ -68,15 +74,7 @@ class Reference::Leaves : public LeafSource, public LeafErrors {
     if (store.input && access.address.linear && !access.guard && read_straight(access, store, out, count)) return;
     std::array<std::int64_t, kChunk> address;
     access.elements(dims_, strides_, count, store.strides, address.data());
-    if (store.input) {
-      if (store.type == ElementType::f32 || !store.decoded.empty()) {
-        const auto* values = store.decoded.empty() ? reinterpret_cast<const float*>(store.input) : store.decoded.data();
-        for (int k = 0; k < count; ++k) out[k] = address[k] < 0 ? 0 : values[address[k]];
-      } else {
-        load_elements(store.type, store.input, address.data(), out, count);
-      }
-      return;
-    }
+    if (store.input) return load_input(store, address.data(), out, count);
     const int version = version_read(access, store);
     known_errors_[ordinal] =
         !whole_ && reference_.compute_row(access.tensor, version, {address.data(), count, out, errors_ + kChunk * ordinal});

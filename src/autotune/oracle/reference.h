@@ -209,6 +209,8 @@ class Reference {
   class Leaves;
   using Sink = std::function<void(int statement, const std::int64_t* dims, const std::vector<std::int64_t>& strides, int count)>;
 
+  /// Elements of an input; 0 for the number -1.
+  static void load_input(const Store& store, const std::int64_t* address, double* out, int count);
   static void set_input(Store& store, const HostTensors& inputs);
   void compile_statement(const Statement& statement, const Nest& nest, const Sizes& sizes);
   int version_seen(int statement, int tensor) const;

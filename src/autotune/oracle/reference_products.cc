@@ -47,38 +47,26 @@ bool Reference::load_factor(int statement, int read, const FactorPoints& points,
   // The loop over what lies side by side is the inner one.
   const bool across = points.step > 1 && points.rows > 1;
   const int outer = across ? points.count : points.rows, inner = across ? points.rows : points.count;
-  const auto each = [&](const auto& load) {
-    for (int o = 0; o < outer; ++o) {
-      for (int i = 0; i < inner; ++i) {
-        const int row = across ? i : o, k = across ? o : i;
-        if (!load(points.first[row] + k * points.step, row * kChunk + k)) return false;
-      }
-    }
-    return true;
-  };
   if (!store.input) {
     const int version = version_seen(statement, access.tensor);
     const LazyDoubles &known = version_of(access.tensor, version), &off = errors_of(access.tensor, version);
-    return each([&](std::int64_t at, int place) {
-      if (!known.known(at)) return false;
-      values[place] = store.sums_16_bits ? round_to(store.type, known.get(at)) : known.get(at);
-      errors[place] = off.get(at);
-      return true;
-    });
-  }
-  if (store.type == ElementType::f32 || !store.decoded.empty()) {
-    const auto* from = store.decoded.empty() ? reinterpret_cast<const float*>(store.input) : store.decoded.data();
-    return each([&](std::int64_t at, int place) {
-      values[place] = from[at];
-      return true;
-    });
+    for (int o = 0; o < outer; ++o) {
+      for (int i = 0; i < inner; ++i) {
+        const int row = across ? i : o, k = across ? o : i, place = row * kChunk + k;
+        const std::int64_t at = points.first[row] + k * points.step;
+        if (!known.known(at)) return false;
+        values[place] = store.sums_16_bits ? round_to(store.type, known.get(at)) : known.get(at);
+        errors[place] = off.get(at);
+      }
+    }
+    return true;
   }
   std::array<std::int64_t, kChunk> address;
   std::array<double, kChunk> loaded;
   for (int o = 0; o < outer; ++o) {
     for (int i = 0; i < inner; ++i)
       address[static_cast<std::size_t>(i)] = points.first[across ? i : o] + (across ? o : i) * points.step;
-    load_elements(store.type, store.input, address.data(), across ? loaded.data() : values + std::ptrdiff_t{kChunk} * o, inner);
+    load_input(store, address.data(), across ? loaded.data() : values + std::ptrdiff_t{kChunk} * o, inner);
     for (int i = 0; across && i < inner; ++i) values[kChunk * i + o] = loaded[static_cast<std::size_t>(i)];
   }
   return true;

@@ -46,9 +46,8 @@ Point one_pass_point(const Space& space) {
   for (const Parameter& parameter : space.parameters()) {
     if (parameter.name.starts_with("tile.")) values.emplace(parameter.name, 1);
     if (parameter.name.starts_with("rule."))
-      values[parameter.name] =
-          parameter.name != "rule.split_reduction" && parameter.name != "rule.copy_rows" && parameter.name != "rule.zero_terms" &&
-          parameter.name != "rule.bf16x6";
+      values[parameter.name] = parameter.name != "rule.split_reduction" && parameter.name != "rule.copy_rows" &&
+                               parameter.name != "rule.zero_terms" && parameter.name != "rule.bf16x6";
     if (parameter.name == "reduction_axis") values[parameter.name] = parameter.choices.at(1);
     if (parameter.name == "reduction_tile") values[parameter.name] = parameter.choices.front();
   }

@@ -390,9 +390,11 @@ std::optional<TensorAxes> axes_of_sums(const Nest& nest, const NestStructure& st
       same_taps = same_taps && (!common || own_taps == taps);
       taps = own_taps;
       // Loops over taps that several products share have one test of what lies around an image.
-      const isl::set places = places_of_taps(statement, loop_group, axes->reduction_axis);
-      if (!taps.empty() && common && same_taps && !places.is_equal(*tap_places)) return std::nullopt;
-      tap_places = places;
+      if (!taps.empty()) {
+        const isl::set places = places_of_taps(statement, loop_group, axes->reduction_axis);
+        if (tap_places && same_taps && !places.is_equal(*tap_places)) return std::nullopt;
+        tap_places = places;
+      }
       if (!common || axes->inner > common->inner) common = axes;
       tiles.emplace(stream, statement.write.tensor);
       for (const int ordinal : operands_of(unscaled_contractions_of(statement))) {

@@ -143,6 +143,12 @@ class Preparation {
 
   bool uses_product(int loop_group) const { return writes_any(loop_group, of_products_); }
 
+  std::set<std::string> written_by(int loop_group) const {
+    std::set<std::string> tensors;
+    for_each_statement(loop_group, [&](const Statement& statement) { tensors.insert(statement.write.tensor); });
+    return tensors;
+  }
+
   bool writes_any(int loop_group, const std::set<std::string>& tensors) const {
     bool found = false;
     for_each_statement(loop_group,
@@ -160,8 +166,7 @@ class Preparation {
 
   /// Read by who uses a product, along more loops than it was made along: in their blocks they would share no loops, or too few.
   bool is_table(int loop_group) const {
-    std::set<std::string> made;
-    for_each_statement(loop_group, [&](const Statement& statement) { made.insert(statement.write.tensor); });
+    const std::set<std::string> made = written_by(loop_group);
     for (int v = 0; v < static_cast<int>(structure_.loop_groups.size()); ++v) {
       if (!uses_product(v) || !reads_any(v, made)) continue;
       const LoopGroup& reader = group(v);
@@ -176,8 +181,7 @@ class Preparation {
   /// as much as the scores.
   bool is_of_tiles(int loop_group) const {
     if (sums(loop_group)) return false;
-    std::set<std::string> made;
-    for_each_statement(loop_group, [&](const Statement& statement) { made.insert(statement.write.tensor); });
+    const std::set<std::string> made = written_by(loop_group);
     for (int v = 0; v < static_cast<int>(structure_.loop_groups.size()); ++v) {
       if (uses_product(v) && !sums(v) && reads_any(v, made) && group(v).axes == group(loop_group).axes) return true;
     }
@@ -185,8 +189,7 @@ class Preparation {
   }
 
   bool starts_reduction_of_tiles(int loop_group) const {
-    std::set<std::string> made;
-    for_each_statement(loop_group, [&](const Statement& statement) { made.insert(statement.write.tensor); });
+    const std::set<std::string> made = written_by(loop_group);
     for (int v = loop_group + 1; v < static_cast<int>(structure_.loop_groups.size()); ++v) {
       if (sums(v) && writes_any(v, made)) return reduces_tiles(v);
     }
@@ -197,9 +200,7 @@ class Preparation {
   bool reduces_tiles(int loop_group) const {
     if (!sums(loop_group)) return starts_reduction_of_tiles(loop_group);
     for (int v = 0; v < loop_group; ++v) {
-      std::set<std::string> made;
-      for_each_statement(v, [&](const Statement& statement) { made.insert(statement.write.tensor); });
-      if (!uses_product(v) && reads_any(loop_group, made) && is_of_tiles(v)) return true;
+      if (!uses_product(v) && reads_any(loop_group, written_by(v)) && is_of_tiles(v)) return true;
     }
     return false;
   }
