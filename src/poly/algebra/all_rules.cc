@@ -16,6 +16,7 @@ const std::vector<Rule>& rules() {
                                      nest_products_rule(),    recompute_rule(),       defer_factor_rule(),
                                      exp2_scale_rule(),       factor_extremum_rule(), fixed_extremum_rule(),
                                      online_rule(),           moments_rule(),         reassociate_rule(),
+                                     row_reduction_rule(),
                                      split_reduction_rule(),  reciprocal_rule(),      materialize_factor_rule(),
                                      late_definitions_rule(), skip_zeros_rule(),      narrow_copies_rule(),
                                      round_operand_rule(),    zero_terms_rule(),      terms_last_rule(),

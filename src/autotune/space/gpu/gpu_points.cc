@@ -203,6 +203,22 @@ void add_products_again(const GpuPointSource& source, std::vector<NamedValues>& 
   }
 }
 
+/// Are all reductions in parts beside products whose tiles those are? An axis may have columns of one product and rows of another.
+bool all_parts_are_tiles(RuleVariants& variants, const RuleVariant& variant) {
+  std::set<int> tiled;
+  for (const FusionGroup& group : variants.fusion_groups(variant, Fusion::maximal, true)) {
+    if (group.tile_is_part) tiled.insert(group.loop_groups.begin(), group.loop_groups.end());
+  }
+  const std::vector<LoopGroup>& all = variant.structure.loop_groups;
+  for (int u = 0; u < static_cast<int>(all.size()); ++u) {
+    const bool cut = std::any_of(variant.structure.parts.begin(), variant.structure.parts.end(), [&](const PartAxis& part) {
+      return all[static_cast<std::size_t>(u)].position_of(part.axis) >= 0 && all[static_cast<std::size_t>(u)].position_of(part.whole) >= 0;
+    });
+    if (cut && !tiled.contains(u)) return false;
+  }
+  return true;
+}
+
 /// The first guesses where a product's rows are summed up: each of its tiles leaves a part of the reductions along its columns, so that
 /// what is reduced need not go to memory. Does any fit, of sums of so many terms?
 bool add_parts_of_tiles(const GpuPointSource& source, const std::set<std::string>& rules, std::int64_t most_terms,
@@ -215,7 +231,7 @@ bool add_parts_of_tiles(const GpuPointSource& source, const std::set<std::string
   const auto axes_of = [&](std::int64_t columns) -> std::optional<TensorAxes> {
     const RuleVariant& variant = source.variants.at({rules, split, 0, 1, columns});
     const FusionGroup& group = source.variants.heaviest(variant, Fusion::maximal, true);
-    if (!group.tile_is_part) return std::nullopt;
+    if (!group.tile_is_part || !all_parts_are_tiles(source.variants, variant)) return std::nullopt;
     const Nest& nest = source.variants.nest(variant);
     const auto& axes = tensor_axes_of(source.variants, variant, group, source.limits.sm);
     return axes && !rows_follow_stream(nest, variant.structure, group, *axes) ? axes : std::nullopt;

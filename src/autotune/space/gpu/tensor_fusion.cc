@@ -439,11 +439,13 @@ std::vector<std::set<std::string>> rules_with_fewer_copies(RuleVariants& variant
   return choices;
 }
 
-std::vector<std::set<std::string>> rules_for_products(RuleVariants& variants, const std::set<std::string>& usual,
+std::vector<std::set<std::string>> rules_for_products(RuleVariants& variants, std::set<std::string> usual,
                                                       const std::set<std::string>& for_products, bool across,
                                                       const GpuLimits& limits) {
   constexpr double kManyPoints = 1 << 29;  // that parts in memory and a kernel more are worth
   std::set<std::string> others = for_products;
+  // What is reduced to few elements in one kernel leaves the others few blocks.
+  if (others.erase(kRowsRule) > 0) usual.insert(kRowsRule);
   others.erase(kPartsRule);
   std::vector<std::set<std::string>> choices =
       rules_for_fuller_tiles(variants, rules_for_tensor_cores(variants, usual, others, limits), others, limits);

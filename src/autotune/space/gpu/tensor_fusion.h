@@ -42,7 +42,7 @@ std::vector<std::set<std::string>> rules_with_fewer_copies(RuleVariants& variant
 /// All of these: choices of rules with which products get tensor cores, the best guess first, and at last one without. Products of f32, large
 /// enough, are those of their operands' parts. `across`: a product may be computed once for each direction in which it is summed up; so it is
 /// where that takes less than half as long as what goes through memory, or stays on lanes, without it.
-std::vector<std::set<std::string>> rules_for_products(RuleVariants& variants, const std::set<std::string>& usual,
+std::vector<std::set<std::string>> rules_for_products(RuleVariants& variants, std::set<std::string> usual,
                                                       const std::set<std::string>& for_products, bool across,
                                                       const GpuLimits& limits);
 

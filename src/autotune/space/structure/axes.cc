@@ -209,15 +209,18 @@ NestStructure find_axes(const Nest& nest, const Sizes& sizes) {
   NestStructure structure;
   structure.loop_groups = make_loop_groups(nest, sizes);
   Classes classes(structure.loop_groups);
-  std::map<std::string, std::vector<TensorUse>> touches;
+  std::map<std::string, std::vector<TensorUse>> touches, writes;
   int loop_group = -1;
   for (std::size_t s = 0; s < nest.statements.size(); ++s) {
     const Statement& statement = nest.statements[s];
     if (s == 0 || nest.statements[s - 1].group != statement.group) ++loop_group;
     touches[statement.write.tensor].push_back({loop_group, followed_dims(statement.write)});
+    writes[statement.write.tensor].push_back(touches[statement.write.tensor].back());
     for (const Access& read : statement.reads) touches[read.tensor].push_back({loop_group, followed_dims(read)});
   }
-  // Values that flow come first; sharing an input aligns what is still free.
+  // What makes an element together comes first: a tensor may be read as rows here and as columns there. Then values that flow; sharing an
+  // input aligns what is still free.
+  for (const Tensor& tensor : nest.tensors) align(writes[tensor.name], classes);
   for (const bool inputs : {false, true}) {
     for (const Tensor& tensor : nest.tensors) {
       if ((tensor.role == TensorRole::input) == inputs) align(touches[tensor.name], classes);

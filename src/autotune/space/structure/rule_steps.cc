@@ -203,7 +203,7 @@ bool is_for_products(const std::string& rule) {
          rule == "gather_terms" || rule == "batch_first" || rule == "repeat_product" || rule == kJoiningRule ||
          rule == kJoinedRule || rule == kSumJoiningRule || rule == kKeepingRule || rule == "split_terms" ||
          rule == kSeparatingRule || rule == kAligningRule || rule == kOrderingRule || rule == kExpandingRule ||
-         rule == kFactoringRule || rule == kNestingRule || rule == kPartsRule;
+         rule == kFactoringRule || rule == kNestingRule || rule == kPartsRule || rule == kRowsRule;
 }
 
 bool multiplies_zeros(const std::string& rule) { return rule == "zero_terms"; }

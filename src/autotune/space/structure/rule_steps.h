@@ -54,6 +54,9 @@ inline constexpr const char* kFactoringRule = "factor_exponential";
 /// Makes a product of matrices of two factors of a sum over several dims.
 inline constexpr const char* kNestingRule = "nest_products";
 
+/// Makes of reductions over rows and columns of products some along each row, which a kernel of products takes, and others over rows.
+inline constexpr const char* kRowsRule = "row_reduction";
+
 /// Axes of `structure`, that of the schedule after `steps`, along which the splitting rule can cut reductions.
 std::set<int> splittable_axes(BaseSchedules& schedules, const std::vector<Step>& steps, const NestStructure& structure);
 

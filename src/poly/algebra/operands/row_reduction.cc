@@ -1,0 +1,159 @@
+// Rule "row_reduction": a reduction over rows and columns of what sums of products make is one along each row, then one over rows.
+//
+// Pattern    r_e = (+) over dims K and C of t.
+// Rewrite    s_(e, K) = (+) over C of t;  r_e = (+) over K of s_(e, K).
+// Conditions an accumulator of f32, alone in its loops, whose terms do not read it; K and C have a dim each, K without negative values.
+// Proof      associativity and commutativity of the monoid. s has the elements that have points.
+// Rounding   as reassociate.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <isl/map.h>
+#include <isl/set.h>
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "poly/algebra/operands/half_products.h"
+#include "poly/algebra/rules/rule_list.h"
+#include "poly/algebra/values/builders.h"
+#include "poly/algebra/values/dims_view.h"
+#include "poly/algebra/values/factor_chain.h"
+#include "poly/algebra/values/nest_edit.h"
+#include "poly/algebra/values/polynomial.h"
+#include "poly/nest/nest_sets.h"
+#include "support/error.h"
+
+namespace nestor {
+namespace {
+
+constexpr const char* kName = "row_reduction";
+/// Results, where sizes have their defaults, that give blocks enough to do as they are.
+constexpr double kManyResults = 1024;
+
+std::string objection(const Nest& nest, const Statement& statement) {
+  if (!statement.reduction || nest.tensor(statement.write.tensor).type != ElementType::f32) return "it is no reduction in f32";
+  if (reduced_dims(statement).size() < 2) return "it reduces one dim alone";
+  if (!alone_in_group(nest, statement.name)) return "it shares its loops with other statements of its definition";
+  if (reads_tensor(statement, statement.value, statement.write.tensor)) return "its terms read its own result";
+  return "";
+}
+
+std::vector<int> other_dims(const Statement& statement, const std::vector<int>& dims) {
+  std::vector<int> others;
+  for (int dim = 0; dim < static_cast<int>(statement.dims.size()); ++dim) {
+    if (std::find(dims.begin(), dims.end(), dim) == dims.end()) others.push_back(dim);
+  }
+  return others;
+}
+
+/// Is the temporary made of sums of two factors, with other statements between? `seen` has the tensors that were looked at.
+bool comes_from_products(const Nest& nest, const std::string& tensor, std::set<std::string>& seen) {
+  if (nest.tensor(tensor).role != TensorRole::temporary || !seen.insert(tensor).second) return false;
+  for (const Statement* writer : writers_of(nest, tensor)) {
+    if (writer->reduction == ReductionOp::add && writer->value.op() == ScalarOp::mul) return true;
+    for (const Access& read : writer->reads) {
+      if (comes_from_products(nest, read.tensor, seen)) return true;
+    }
+  }
+  return false;
+}
+
+/// Is it a product of matrices itself?
+bool multiplies(const Statement& statement) {
+  for (std::size_t a = 0; a < statement.reads.size(); ++a) {
+    for (std::size_t b = 0; b < a; ++b) {
+      if (follows_own_dim(statement, a, b) && follows_own_dim(statement, b, a)) return true;
+    }
+  }
+  return false;
+}
+
+/// The reduced dims that the last index of such a tensor follows, where indices before it follow others; none: there is no such read.
+std::vector<int> columns_of(const Nest& nest, const Statement& statement) {
+  const std::vector<int> reduced = reduced_dims(statement);
+  for (const Access& read : statement.reads) {
+    std::set<std::string> seen;
+    if (nest.tensor(read.tensor).shape.size() < 2 || !comes_from_products(nest, read.tensor, seen)) continue;
+    const std::vector<std::set<int>> followed = dims_of_indices(statement, read);
+    std::vector<int> columns;
+    bool rows = false;
+    for (const int dim : reduced) {
+      const bool last = followed.back().contains(dim);
+      if (last) columns.push_back(dim);
+      rows = rows || (!last && std::any_of(followed.begin(), followed.end(), [&](const std::set<int>& each) { return each.contains(dim); }));
+    }
+    if (rows && columns.size() == 1) return columns;
+  }
+  return {};
+}
+
+std::vector<RuleMatch> find(const Nest& nest) {
+  std::vector<RuleMatch> matches;
+  for (const Statement& statement : nest.statements) {
+    if (!objection(nest, statement).empty() || multiplies(statement)) continue;
+    if (default_points(nest, statement, other_dims(statement, reduced_dims(statement))) >= kManyResults) continue;
+    const std::vector<int> columns = columns_of(nest, statement);
+    if (columns.empty() || has_negative_values(nest, statement, other_dims(statement, columns))) continue;
+    matches.push_back({kName, target_of_dims(statement, columns),
+                       fmt::format("{} reduces along {}, then what that leaves", statement.name,
+                                   statement.dims[static_cast<std::size_t>(columns.front())])});
+  }
+  return matches;
+}
+
+std::vector<int> dims_named(const Statement& statement, const std::vector<std::string>& target) {
+  const std::vector<int> reduced = reduced_dims(statement);
+  std::vector<int> dims;
+  for (auto name = target.begin() + 1; name != target.end(); ++name) {
+    const auto found = std::find_if(reduced.begin(), reduced.end(), [&](int dim) { return statement.dims[static_cast<std::size_t>(dim)] == *name; });
+    if (found == reduced.end()) refuse_rule(kName, statement.name, fmt::format("{} is not reduced", *name));
+    dims.push_back(*found);
+  }
+  std::sort(dims.begin(), dims.end());
+  if (std::adjacent_find(dims.begin(), dims.end()) != dims.end() || dims.size() == reduced.size())
+    refuse_rule(kName, statement.name, "the dims are not some of those that it reduces, each once");
+  return dims;
+}
+
+RuleResult apply(const Nest& nest, const std::vector<std::string>& target) {
+  if (target.size() < 2) user_error("rule {} takes a statement and the dims that it reduces first", kName);
+  const std::string name = statement_argument(nest, kName, {target.front()}, 1);
+  const Statement& whole = nest.statement(name);
+  const std::string why = objection(nest, whole);
+  if (!why.empty()) refuse_rule(kName, name, why);
+  const std::vector<int> kept = other_dims(whole, dims_named(whole, target));
+  if (has_negative_values(nest, whole, kept)) refuse_rule(kName, name, "a dim that is left has negative values");
+  Nest result = nest;
+  const DimsView rows(whole, kept);
+  const Tensor tensor = rows.tensor(nest, fresh_name(nest, whole.write.tensor + "_rows"));
+  result.tensors.push_back(tensor);
+  Statement inner = renamed(whole, tensor.name);
+  inner.write = {tensor.name, with_domain_tuple(rows.element(tensor.name), tensor.name)};
+  Statement start = rows.over(fresh_name(result, tensor.name + "_init"));
+  start.write = {tensor.name, isl::manage(isl_set_identity(start.domain.copy())).set_range_tuple(tensor.name)};
+  start.value = build::number(neutral_element(*whole.reduction, ElementType::f32));
+  Statement outer = rows.over(name);
+  outer.write = {whole.write.tensor, rows.seen_by(outer, whole.write.relation)};
+  outer.reduction = whole.reduction;
+  outer.value = ScalarExpr::read(add_read(outer, {tensor.name, rows.seen_by(outer, rows.element(tensor.name))}), ElementType::f32);
+  insert_statement(result, group_begin(result, name), start);
+  insert_statement(result, group_begin(result, name), inner);
+  outer.group = result.statement(name).group;
+  replace_statement(result, outer);
+  return {std::move(result), {}, false};
+}
+
+}  // namespace
+
+const Rule& row_reduction_rule() {
+  static const Rule rule{kName,
+                         "a reduction over rows and columns goes along each row first (arguments: statement, dims that go first)",
+                         "associativity and commutativity of the monoid",
+                         "as reassociate",
+                         find,
+                         apply};
+  return rule;
+}
+
+}  // namespace nestor
