@@ -47,9 +47,13 @@ void add_rows_of(const GpuPointSource& source, const RuleChoice& choice, Fusion 
   const bool kept = !shapes.empty();
   if (!kept) shapes.push_back(longest_shape(variant.structure, main, limits));
   // Products of a serial loop's steps are shared by no cluster, and nothing runs ahead of them.
-  const bool in_steps =
-      !serial_axes(main).empty() && multiplies(source.variants.nest(variant), variant.structure, main.loop_groups);
+  const Nest& nest = source.variants.nest(variant);
+  const bool serial = !serial_axes(main).empty() || std::any_of(main.loop_groups.begin(), main.loop_groups.end(), [&](int u) {
+    return runs_in_steps(nest, variant.structure.loop_groups[static_cast<std::size_t>(u)]);
+  });
+  const bool in_steps = serial && multiplies(nest, variant.structure, main.loop_groups);
   if (in_steps) std::erase_if(shapes, [](const GpuShape& shape) { return shape.cluster > 1; });
+  if (in_steps && shapes.empty()) shapes = {{256, 1, 1}, {512, 1, 1}, {128, 1, 1}};
   for (GpuShape shape : shapes) {
     if (!main.part) shape = shape_of_rows(tiles, shape);
     // A block over a part takes its work tiles one at a time: narrow ones by few threads, and there is room for more blocks.
@@ -540,6 +544,23 @@ bool solves_systems(const GpuPointSource& source, const RuleChoice& choice) {
   return points_of(*group) >= kPart * points_of(source.variants.heaviest(variant, Fusion::none));
 }
 
+/// Are there products in the steps of too few sequences for a thread each?
+bool multiplies_in_few_sequences(const GpuPointSource& source, const RuleChoice& choice) {
+  const RuleVariant& variant = source.variants.at(choice);
+  const FusionGroup* group = nullptr;
+  for (const Fusion fusion : {Fusion::maximal, Fusion::careful, Fusion::none}) {
+    if (group == nullptr) group = heaviest_recurrence(source.variants, variant, fusion);
+  }
+  if (group == nullptr || !multiplies(source.variants.nest(variant), variant.structure, group->loop_groups)) return false;
+  const std::vector<int> steps = serial_axes(*group);
+  std::int64_t sequences = 1;
+  for (const int axis : group->axes) {
+    if (std::find(steps.begin(), steps.end(), axis) == steps.end())
+      sequences *= variant.structure.axes[static_cast<std::size_t>(axis)].extent;
+  }
+  return sequences < kWarp * source.limits.units;
+}
+
 /// Running sums: a block has whole rows of them, and what else stays there.
 void add_prefixes(const GpuPointSource& source, const RuleChoice& choice, std::vector<NamedValues>& points) {
   const RuleVariant& variant = source.variants.at(choice);
@@ -605,6 +626,7 @@ std::vector<NamedValues> likely_gpu_values(const GpuPointSource& source) {
   RuleChoice simple{source.usual_rules};
   std::erase_if(simple.rules, [](const std::string& rule) { return makes_composites(rule); });
   const bool solves = solves_systems(source, simple);
+  if (!solves && multiplies_in_few_sequences(source, simple)) add_row_values(source, simple, points);
   if (solves) add_recurrences(source, simple, true, points);
   add_product_values(source, simple, points);
   RuleChoice without_tiles = simple;

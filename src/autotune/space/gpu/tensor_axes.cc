@@ -395,9 +395,13 @@ std::optional<TensorAxes> axes_of_sums(const Nest& nest, const NestStructure& st
         if (tap_places && same_taps && !places.is_equal(*tap_places)) return std::nullopt;
         tap_places = places;
       }
+      const bool sums_parts = common && common->sums_parts;
       if (!common || axes->inner > common->inner) common = axes;
+      common->sums_parts = sums_parts;
       tiles.emplace(stream, statement.write.tensor);
-      for (const int ordinal : operands_of(unscaled_contractions_of(statement))) {
+      const auto products = unscaled_contractions_of(statement);
+      common->sums_parts = common->sums_parts || products.size() > 1;
+      for (const int ordinal : operands_of(products)) {
         const Access& read = statement.reads[static_cast<std::size_t>(ordinal)];
         const bool of_rows = has(moved_axes(loop_group, read, Moves::strided), axes->row);
         const std::string elements = std::to_string(stream) + isl_text(read.relation.set_domain_tuple("point"));
@@ -407,8 +411,8 @@ std::optional<TensorAxes> axes_of_sums(const Nest& nest, const NestStructure& st
   }
   if (!common || (group.tile_is_part && common->column != group.part->whole)) return std::nullopt;
   if (common->whole_rows && !has_whole_rows(nest, structure, group, *common)) return std::nullopt;
-  // What adds up chunks has a tile of its own.
-  common->first_products = static_cast<int>(tiles.size()) * (common->chunk_axis >= 0 ? 2 : 1);
+  // What adds up chunks, or parts, has a tile of its own.
+  common->first_products = static_cast<int>(tiles.size()) * (common->chunk_axis >= 0 || common->sums_parts ? 2 : 1);
   common->same_taps = same_taps;
   if (!same_packs) return std::nullopt;
   for (const auto& [tensor, operand] : rows) common->row_operands.push_back(operand);

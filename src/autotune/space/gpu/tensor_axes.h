@@ -49,6 +49,7 @@ struct TensorAxes {
   int first_products = 0;                        ///< tiles of rows and streamed columns that products leave
   int register_operands = 0;                     ///< such tiles that are first operands of products
   int operand_parts = 1;                         ///< 16-bit tiles of each, whose products with others are added up apart
+  bool sums_parts = false;                       ///< with `column`: a sum adds up products of several parts, apart from its tile
   int wide_operands = 0;                         ///< of these, computed in f32
   bool cancelling =
       false;          ///< some of those may have either sign: a sum may be small beside its terms, and so beside their rounding

@@ -84,7 +84,7 @@ std::string tensor_infeasible(const TensorAxes& axes, const TensorChoice& choice
     return fmt::format("a tile of {} columns does not have all {}", choice.columns, axes.column_extent);
   if (choice.grid.cluster > 1 && axes.streamed_operands.empty()) return "blocks of a cluster would share no tiles";
   if (choice.pack_gqa > 1 && axes.pack < 0) return "rows of one loop alone share what products multiply them with";
-  if (axes.operand_parts > 1 && choice.columns > nvptx::kMostPartTerms)
+  if (axes.sums_parts ? choice.depth > nvptx::kMostPartTerms : axes.operand_parts > 1 && choice.columns > nvptx::kMostPartTerms)
     return fmt::format("products of parts sum up {} terms at once at most, for the bits of f32", nvptx::kMostPartTerms);
   if (choice.grid.operand_halves != 0 && axes.wide_operands == 0) return "no operand is computed in f32, to have two halves";
   if (choice.grid.intra_warpgroup_overlap > 1 && !several_chains(axes))

@@ -209,18 +209,26 @@ NestStructure find_axes(const Nest& nest, const Sizes& sizes) {
   NestStructure structure;
   structure.loop_groups = make_loop_groups(nest, sizes);
   Classes classes(structure.loop_groups);
-  std::map<std::string, std::vector<TensorUse>> touches, writes;
+  std::map<std::string, std::vector<TensorUse>> touches, made;
   int loop_group = -1;
   for (std::size_t s = 0; s < nest.statements.size(); ++s) {
     const Statement& statement = nest.statements[s];
     if (s == 0 || nest.statements[s - 1].group != statement.group) ++loop_group;
     touches[statement.write.tensor].push_back({loop_group, followed_dims(statement.write)});
-    writes[statement.write.tensor].push_back(touches[statement.write.tensor].back());
-    for (const Access& read : statement.reads) touches[read.tensor].push_back({loop_group, followed_dims(read)});
+    made[statement.write.tensor].push_back(touches[statement.write.tensor].back());
+    const std::set<int> written = dims_of(statement.write);
+    for (const Access& read : statement.reads) {
+      touches[read.tensor].push_back({loop_group, followed_dims(read)});
+      const std::set<int> followed = dims_of(read);
+      if (std::includes(followed.begin(), followed.end(), written.begin(), written.end()))
+        made[read.tensor].push_back(touches[read.tensor].back());
+    }
   }
-  // What makes an element together comes first: a tensor may be read as rows here and as columns there. Then values that flow; sharing an
-  // input aligns what is still free.
-  for (const Tensor& tensor : nest.tensors) align(writes[tensor.name], classes);
+  // What makes an element, and what is made of it alone, comes first: a tensor may be read as rows here and as columns there. Then other
+  // values that flow; sharing an input aligns what is still free.
+  for (const Tensor& tensor : nest.tensors) {
+    if (tensor.role != TensorRole::input) align(made[tensor.name], classes);
+  }
   for (const bool inputs : {false, true}) {
     for (const Tensor& tensor : nest.tensors) {
       if ((tensor.role == TensorRole::input) == inputs) align(touches[tensor.name], classes);
@@ -287,6 +295,17 @@ bool multiplies(const Nest& nest, const NestStructure& structure, const std::vec
 bool reads_own_sums(const Statement& statement) {
   return statement.reduction && std::any_of(statement.reads.begin(), statement.reads.end(),
                                             [&](const Access& read) { return read.tensor == statement.write.tensor; });
+}
+
+bool runs_in_steps(const Nest& nest, const LoopGroup& loop_group) {
+  std::set<std::string> later;
+  for (auto name = loop_group.statements.rbegin(); name != loop_group.statements.rend(); ++name) {
+    const Statement& statement = nest.statement(*name);
+    later.insert(statement.write.tensor);
+    if (std::any_of(statement.reads.begin(), statement.reads.end(), [&](const Access& read) { return later.contains(read.tensor); }))
+      return true;
+  }
+  return false;
 }
 
 int prefix_dim(const Statement& statement) {

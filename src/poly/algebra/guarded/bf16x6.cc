@@ -5,7 +5,7 @@
 // Rewrite    a_0 = bf16(a), a_1 = bf16(a - a_0), a_2 = bf16(a - a_0 - a_1), and b alike. Of an infinite a they are its sign, 0 and a; of NaN the
 //            first and the last are NaN. a_0 of what is beyond the largest of bf16 is that. With
 //            p(a, b) = a_1 b_1 + a_0 b_2 + a_2 b_0 + a_0 b_1 + a_1 b_0 + a_0 b_0, in this order:
-//            in place: r_e = sum over k of p(a, b), where r_e has 64 terms at most, or a or b comes from another sum of products;
+//            in place: r_e = sum over k of p(a, b), where r_e has 64 terms at most, or a or b, of two tensors, comes from another sum of products;
 //            else terms come in chunks o of 64: s_eo = sum over k in o of p(a, b), and P_e = sum over o of s_eo. t_e starts from P_e where
 //            |P_e| is finite, else from 0, and adds up a b where it is not; r_e is t_e.
 // Conditions the sum starts from 0 into a temporary of f32; start and sum are alone in their loops, and nobody reads it before it is complete;
@@ -44,6 +44,7 @@
 #include "poly/algebra/operands/half_products.h"
 #include "poly/algebra/rules/rule_list.h"
 #include "poly/algebra/values/direct_sums.h"
+#include "poly/algebra/values/factor_chain.h"
 #include "poly/algebra/values/nest_edit.h"
 #include "poly/algebra/values/polynomial.h"
 #include "poly/nest/nest_sets.h"
@@ -81,7 +82,18 @@ bool multiplies(const Statement& statement) {
   return value.op() == ScalarOp::mul && is_read(value.args()[0]) && is_read(value.args()[1]);
 }
 
-/// Is the tensor computed, elementwise at last, from a sum of products? Its parts belong where it is.
+/// Is it part of a longer sum?
+bool adds_up_chunk(const Nest& nest, const Statement& sum) {
+  const std::vector<const Statement*> readers = readers_of(nest, sum.write.tensor);
+  return std::any_of(readers.begin(), readers.end(), [](const Statement* reader) {
+    return reader->reduction == ReductionOp::add && reader->value.op() == ScalarOp::read;
+  });
+}
+
+/// Terms of a sum of products, where sizes have their defaults, that a kernel may hold whole rows of.
+constexpr double kRowTerms = 512;
+
+/// Is the tensor computed, elementwise at last, from a sum of few products? Its parts belong where it is.
 bool comes_from_products(const Nest& nest, const std::string& tensor) {
   if (!is_elementwise_temporary(nest, tensor)) return false;
   std::set<std::string> seen{tensor};
@@ -90,7 +102,8 @@ bool comes_from_products(const Nest& nest, const std::string& tensor) {
     const std::vector<const Statement*> writers = writers_of(nest, rest.back());
     rest.pop_back();
     for (const Statement* writer : writers) {
-      if (multiplies(*writer)) return true;
+      if (multiplies(*writer) && !adds_up_chunk(nest, *writer) && default_points(nest, *writer, reduced_dims(*writer)) <= kRowTerms)
+        return true;
       for (const Access& read : writer->reads) {
         if (seen.insert(read.tensor).second) rest.push_back(read.tensor);
       }
@@ -167,8 +180,9 @@ class SixProducts {
       if (!parts.contains(tensor)) parts[tensor] = split(operand);
     }
     const Parts &a = parts.at(read(operands_.first).tensor), &b = parts.at(read(operands_.second).tensor);
-    if (is_short() || comes_from_products(edit_.nest(), read(operands_.first).tensor) ||
-        comes_from_products(edit_.nest(), read(operands_.second).tensor))
+    const std::string &first = read(operands_.first).tensor, &second = read(operands_.second).tensor;
+    // What is rows and columns of one product stays in no kernel that makes it.
+    if (is_short() || (first != second && (comes_from_products(edit_.nest(), first) || comes_from_products(edit_.nest(), second))))
       return in_place(a, b);
     const isl::map whole = add_chunks(a, b);
     const ScalarExpr zero = ScalarExpr::constant(0);
