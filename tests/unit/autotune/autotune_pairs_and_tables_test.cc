@@ -83,6 +83,47 @@ Nest attention_to_latents() {
       .build();
 }
 
+/// out[r, o] = sum over k of x[r, k] u[o, k] / sqrt(sum over k of u[o, k] squared) with u = 2 w: rows of weights have length 1.
+Nest product_with_lengths() {
+  const std::string weight = "0 <= o < O and 0 <= k < K", column = "0 <= o < O", cell = "0 <= r < R and 0 <= o < O";
+  return NestBuilder("lengths", {{"R", 2048}, {"O", 1024}, {"K", 512}})
+      .tensor("x", TensorRole::input, {"R", "K"}, kHalf)
+      .tensor("w", TensorRole::input, {"O", "K"}, kHalf)
+      .tensor("u", TensorRole::temporary, {"O", "K"}, kHalf)
+      .tensor("squares", TensorRole::temporary, {"O"})
+      .tensor("length", TensorRole::temporary, {"O"})
+      .tensor("sum", TensorRole::temporary, {"R", "O"})
+      .tensor("out", TensorRole::output, {"R", "O"}, kHalf)
+      .statement("u[o, k] : " + weight, "u[o, k]", {"w[o, k]"}, ScalarExpr::cast(kHalf, wide(0) * number(2)))
+      .statement("squares_init[o] : " + column, "squares[o]", {}, number(0))
+      .statement("squares[o, k] : " + weight, "squares[o]", {"u[o, k]"}, wide(0) * wide(0), ReductionOp::add)
+      .statement("length[o] : " + column, "length[o]", {"squares[o]"}, apply(ScalarOp::sqrt, read(0)))
+      .statement("sum_init[r, o] : " + cell, "sum[r, o]", {}, number(0))
+      .statement("sum[r, o, k] : " + cell + " and 0 <= k < K", "sum[r, o]", {"x[r, k]", "u[o, k]"}, wide(0) * wide(1),
+                 ReductionOp::add)
+      .statement("out[r, o] : " + cell, "out[r, o]", {"sum[r, o]", "length[o]"}, ScalarExpr::cast(kHalf, read(0) / read(1)))
+      .build();
+}
+
+/// out[p, h] = line[p, h] / (1 + sum over f of line[p, h, f] squared), line = x w: norms of heads, of which nobody knows how many there are.
+Nest normed_heads() {
+  const std::string head = "0 <= p < P and 0 <= h < H", cell = head + " and 0 <= f < 96";
+  return NestBuilder("normed_heads", {{"P", 4096}, {"H", 16}, {"K", 512}})
+      .tensor("x", TensorRole::input, {"P", "K"}, kHalf)
+      .tensor("w", TensorRole::input, {"H", "96", "K"}, kHalf)
+      .tensor("line", TensorRole::temporary, {"P", "H", "96"})
+      .tensor("square", TensorRole::temporary, {"P", "H"})
+      .tensor("out", TensorRole::output, {"P", "H", "96"}, kHalf)
+      .statement("line_init[p, h, f] : " + cell, "line[p, h, f]", {}, number(0))
+      .statement("line[p, h, f, k] : " + cell + " and 0 <= k < K", "line[p, h, f]", {"x[p, k]", "w[h, f, k]"}, wide(0) * wide(1),
+                 ReductionOp::add)
+      .statement("square_init[p, h] : " + head, "square[p, h]", {}, number(1))
+      .statement("square[p, h, f] : " + cell, "square[p, h]", {"line[p, h, f]"}, read(0) * read(0), ReductionOp::add)
+      .statement("out[p, h, f] : " + cell, "out[p, h, f]", {"line[p, h, f]", "square[p, h]"},
+                 ScalarExpr::cast(kHalf, read(0) / read(1)))
+      .build();
+}
+
 int count(const Candidate& candidate, const std::string& step) {
   return static_cast<int>(
       std::count_if(candidate.steps.begin(), candidate.steps.end(), [&](const Step& each) { return each.name == step; }));
@@ -106,6 +147,28 @@ TEST(WideRows, HaveBothProductsOnTensorCoresThoughNoKernelHasRoomForBoth) {
   ASSERT_EQ(candidate.infeasible, "");
   EXPECT_EQ(count(candidate, "tensor_cores"), 2);
   for (const Sizes& sizes : {Sizes{{"B", 2}, {"H", 5}, {"J", 72}}, Sizes{{"B", 1}, {"H", 1}, {"J", 8}}})
+    EXPECT_EQ(problem.difference(first, sizes, 4e-3), "");
+}
+
+TEST(LateDefinitions, LeaveAResultInTheKernelOfItsProduct) {
+  SearchedProblem problem(product_with_lengths(), {});
+  const Point first = problem.space->defaults().front();
+  const Candidate candidate = problem.space->candidate(first);
+  ASSERT_EQ(candidate.infeasible, "");
+  EXPECT_EQ(count(candidate, "tensor_cores"), 1);
+  EXPECT_LE(count(candidate, "gpu_threads"), 2) << "nothing stands behind the product";
+  for (const Sizes& sizes : {Sizes{{"R", 67}, {"O", 72}, {"K", 136}}, Sizes{{"R", 1}, {"O", 8}, {"K", 8}}})
+    EXPECT_EQ(problem.difference(first, sizes, 4e-3), "");
+}
+
+TEST(RowsOfHeads, AreSomeOfThemWhereTheirNumberIsNotKnown) {
+  SearchedProblem problem(normed_heads(), {});
+  const Point first = problem.space->defaults().front();
+  const Candidate candidate = problem.space->candidate(first);
+  ASSERT_EQ(candidate.infeasible, "");
+  EXPECT_EQ(count(candidate, "tensor_cores"), 1);
+  EXPECT_EQ(count(candidate, "gpu_threads"), 1) << "sums of squares and what they divide are one kernel";
+  for (const Sizes& sizes : {Sizes{{"P", 67}, {"H", 3}, {"K", 72}}, Sizes{{"P", 1}, {"H", 17}, {"K", 8}}})
     EXPECT_EQ(problem.difference(first, sizes, 4e-3), "");
 }
 

@@ -400,6 +400,19 @@ std::set<std::string> rules_for_tensor_cores(RuleVariants& variants, const std::
     for (const std::set<std::string>& rules : {rounded, more, all}) {
       if (rules != best && finds_place(rules) && on_lanes(rules) < on_lanes(best) / 2) best = rules;
     }
+    // What a rule moves may keep a result from the kernel of its product.
+    const auto between = [&](const std::set<std::string>& rules) {
+      const RuleVariant& variant = variants.at({rules});
+      const Fusion fusion = fusion_for_tensor_cores(variants, variant, limits);
+      return std::pair{variants.fusion_groups(variant, fusion).size(), points_between_kernels(variants, variant, fusion)};
+    };
+    for (const std::string& rule : in_the_way) {
+      const std::set<std::string> fewer = without(best, rule);
+      if (!finds_place(fewer) || terms_on_lanes(variants, fewer, limits) > terms_on_lanes(variants, best, limits)) continue;
+      const auto [kernels, points] = between(best);
+      const auto [kernels_without, points_without] = between(fewer);
+      if (kernels_without < kernels && points_without < points) best = fewer;
+    }
     return best;
   }
   for (const std::string& rule : in_the_way) {
