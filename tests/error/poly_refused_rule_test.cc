@@ -6,6 +6,7 @@
 #include "support/error.h"
 #include "support/nests/algebra_nests.h"
 #include "support/nests/operand_nests.h"
+#include "support/nests/pair_nests.h"
 #include "support/nests/sample_nests.h"
 #include "support/nests/scored_rows.h"
 
@@ -135,6 +136,21 @@ TEST(AlgebraError, RecomputedValuesAreCheapAndReadOnce) {
             "rule recompute does not apply to mean: squares_update reads its elements several times");
   EXPECT_EQ(refusal(samples::normalised_attention(), "recompute", {"P"}),
             "rule recompute does not apply to P: O_update reads its elements several times");
+}
+
+TEST(AlgebraError, RecomputedValuesAreReadAFewTimesAtMostAndThenMadeOfOthers) {
+  const std::string several = "rule recompute does not apply to apart: force reads its elements several times";
+  const auto summed = [](const Nest& nest) { return rule("recompute").apply(nest, {"sum"}).nest; };
+  EXPECT_EQ(refusal(summed(samples::pulling_points("5")), "recompute", {"apart"}), several);
+  EXPECT_EQ(refusal(summed(samples::pulling_points("A")), "recompute", {"apart"}), several) << "how often hangs on a size";
+  EXPECT_EQ(refusal(samples::pulling_points(), "recompute", {"apart"}), several) << "it reads elements of its own";
+  // What a sum would read is a result.
+  Nest stored = samples::pulling_points();
+  for (Tensor& tensor : stored.tensors) {
+    if (tensor.name == "apart") tensor.role = TensorRole::output;
+  }
+  EXPECT_EQ(refusal(stored, "recompute", {"sum"}), "rule recompute does not apply to sum: no reduction reads it")
+      << "its definition stays in memory";
 }
 
 TEST(AlgebraError, SumsThatAreAddedUpAgainHaveFewTermsOfOthers) {

@@ -12,6 +12,7 @@
 #include "poly/isl/isl_tools.h"
 #include "support/error.h"
 #include "support/nests/algebra_nests.h"
+#include "support/nests/pair_nests.h"
 #include "support/nests/sample_nests.h"
 
 namespace nestor {
@@ -452,6 +453,31 @@ TEST(Recompute, ASumOfAFewTermsIsAddedUpWhereItIsRead) {
   EXPECT_EQ(value_text(rule("recompute").apply(products, {"apart"}).nest, "to"), "((x * x) + (x * x))");
   samples::value_of(products, "apart") = read(0) * read(1);
   EXPECT_EQ(value_text(rule("recompute").apply(products, {"apart"}).nest, "to"), "((0 + (x * y)) + (x * y))");
+}
+
+TEST(Recompute, ADistanceMayBeReadForEachOfAFewAxesAndByADefinitionBetween) {
+  EXPECT_THAT(targets_of(samples::pulling_points(), "recompute"), ElementsAre("sum"));
+  const Nest between = rule("recompute").apply(samples::pulling_points(), {"sum"}).nest;
+  ASSERT_NO_THROW(validate(between));
+  EXPECT_THAT(targets_of(between, "recompute"), ElementsAre("apart"));
+  const Nest nest = rule("recompute").apply(between, {"apart"}).nest;
+  ASSERT_NO_THROW(validate(nest));
+  EXPECT_EQ(nest.find_tensor("sum"), nullptr);
+  EXPECT_EQ(nest.find_tensor("apart"), nullptr);
+  EXPECT_EQ(nest.statement("energy").reads.size(), 6U) << "three coordinates of both points";
+  EXPECT_EQ(nest.statement("force").reads.size(), 8U);
+}
+
+TEST(Recompute, ASumOfTermsThatHaveAnotherSumInThemIsAddedUpWhole) {
+  Nest nest = samples::nearest_segments();
+  for (const char* statement : {"dot", "share", "apart"}) {
+    EXPECT_THAT(targets_of(nest, "recompute"), ::testing::Contains(statement));
+    nest = rule("recompute").apply(nest, {statement}).nest;
+    ASSERT_NO_THROW(validate(nest));
+  }
+  EXPECT_TRUE(std::none_of(nest.tensors.begin(), nest.tensors.end(),
+                           [](const Tensor& tensor) { return tensor.role == TensorRole::temporary; }));
+  EXPECT_EQ(nest.statement("out").reads.size(), 6U);
 }
 
 TEST(Moments, MeanAndVarianceAreOneComposite) {

@@ -474,15 +474,16 @@ void add_few_results(const GpuPointSource& source, const std::set<std::string>& 
   };
   if (2 * points_of(*sums) < points_of(source.variants.heaviest(whole, Fusion::none))) return;
   const std::int64_t results = results_of(*sums);
-  const NestStructure& usual = source.variants.at({source.usual_rules}).structure;
   for (const int split : source.split_axes) {
-    const auto axis = static_cast<std::size_t>(split);
-    if (axis >= whole.structure.axes.size() || whole.structure.axes[axis].name != usual.axes[axis].name) continue;
+    const int axis = source.variants.axis_after(rules, source.usual_rules, split);
+    if (axis < 0) continue;
     // Four blocks of 512 threads fill a multiprocessor. The last ones are for sums over one dim.
     for (const auto& [rounds, threads] : {std::pair{4, 512}, {2, 512}, {8, 512}, {32, 32}}) {
       const std::int64_t parts = ceil_div(rounds * source.limits.units, results);
-      if (parts < 2 || whole.structure.axes[axis].extent < 2 * parts) continue;
-      points.push_back(completed(source, {rules, split, parts}, Fusion::alike, {{"threads", threads}, {"cluster", 1}}));
+      if (parts < 2 || whole.structure.axes[static_cast<std::size_t>(axis)].extent < 2 * parts) continue;
+      // Points name axes as they are after the usual rules.
+      points.push_back(
+          completed(source, {rules, axis, parts}, Fusion::alike, {{"threads", threads}, {"cluster", 1}, {"split_axis", split}}));
     }
   }
 }
@@ -638,6 +639,7 @@ std::vector<NamedValues> likely_gpu_values(const GpuPointSource& source) {
     add_row_values(source, {simple.rules, axis, parts}, points);
   }
   add_few_results(source, without_tiles.rules, points);
+  if (recomputes) add_few_results(source, simple.rules, points);
   if (simple.rules != source.usual_rules) add_few_results(source, source.usual_rules, points);
   add_strips(source, simple.rules, points);
   add_column_values(source, simple.rules, true, points);

@@ -286,6 +286,16 @@ Fusion fusion_for_tensor_cores(RuleVariants& variants, const RuleVariant& varian
         has_place(variants, variant, Fusion::rows, limits) &&
         points_on_lanes(variants, variant, Fusion::rows, limits) <= points_on_lanes(variants, variant, fusion, limits))
       return Fusion::rows;  // less goes through memory
+    // What shares few loops with a product leaves it none that tensor cores could take.
+    if (fusion == Fusion::apart || fusion == Fusion::careful) {
+      constexpr double kManyProducts = 1 << 28;  // that are worth more kernels
+      const double on_lanes = points_on_lanes(variants, variant, fusion, limits);
+      for (const Fusion more : {Fusion::rows, Fusion::alike}) {
+        if (on_lanes >= kManyProducts && has_place(variants, variant, more, limits) &&
+            points_on_lanes(variants, variant, more, limits) < on_lanes / 2)
+          return more;
+      }
+    }
     return alone && has_place(variants, variant, Fusion::prepared, limits) ? Fusion::prepared : fusion;
   }
   return Fusion::maximal;
@@ -384,9 +394,24 @@ std::set<std::string> rules_for_tensor_cores(RuleVariants& variants, const std::
   // Of products in kernels apart, as many as can be.
   const auto on_lanes = [&](const std::set<std::string>& rules) { return products_on_lanes(variants, rules, limits); };
   if (finds_place(usual)) {
-    std::set<std::string> best = usual;
-    for (const std::set<std::string>& rules : {more, all}) {
+    std::set<std::string> best = usual, rounded = usual;
+    // Operands of 16 bits alone may be enough, without copies that join sums.
+    if (for_products.contains(kRoundingRule)) rounded.insert(kRoundingRule);
+    for (const std::set<std::string>& rules : {rounded, more, all}) {
       if (rules != best && finds_place(rules) && on_lanes(rules) < on_lanes(best) / 2) best = rules;
+    }
+    // What a rule moves may keep a result from the kernel of its product.
+    const auto between = [&](const std::set<std::string>& rules) {
+      const RuleVariant& variant = variants.at({rules});
+      const Fusion fusion = fusion_for_tensor_cores(variants, variant, limits);
+      return std::pair{variants.fusion_groups(variant, fusion).size(), points_between_kernels(variants, variant, fusion)};
+    };
+    for (const std::string& rule : in_the_way) {
+      const std::set<std::string> fewer = without(best, rule);
+      if (!finds_place(fewer) || terms_on_lanes(variants, fewer, limits) > terms_on_lanes(variants, best, limits)) continue;
+      const auto [kernels, points] = between(best);
+      const auto [kernels_without, points_without] = between(fewer);
+      if (kernels_without < kernels && points_without < points) best = fewer;
     }
     return best;
   }

@@ -15,6 +15,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
+#include <cstdint>
 #include <utility>
 
 namespace nestor {
@@ -304,6 +306,15 @@ std::string NestCandidate::make_shape(const FusionGroup& group, GroupShape& shap
   values["cluster"] = 1;
   shape = shape_of(group, values);
   if (infeasible().empty()) return "";
+  // A loop that is whole at these sizes may be longer in another launch: a tile of it.
+  if (group.axes.size() > 1) {
+    const Axis& last = chosen_.structure.axes[static_cast<std::size_t>(group.axes.back())];
+    if (std::int64_t& rows = values["tile." + last.name]; last.extent > 1 && rows >= last.extent) {
+      rows = static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(last.extent - 1)));
+      shape = shape_of(group, values);
+      if (infeasible().empty()) return "";
+    }
+  }
   values["threads"] = kWarp;
   shape = shape_of(group, std::move(values));
   return infeasible();

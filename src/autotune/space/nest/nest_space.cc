@@ -12,6 +12,7 @@
 #include "autotune/space/structure/rule_variants.h"
 #include "autotune/space/work_floor.h"
 #include "poly/algebra/all_rules.h"
+#include "poly/algebra/values/few_terms.h"
 #include "support/rounding.h"
 
 #include <algorithm>
@@ -28,11 +29,14 @@ bool has_16_bits(const Nest& nest) {
   });
 }
 
-/// Does a reduction read sums of a few terms, which it can add up itself, where nothing multiplies matrices?
+/// Does a reduction read sums of a few terms, which it can add up itself, where nothing else multiplies matrices?
 bool recomputes_sums(BaseSchedules& schedules) {
   const Nest& nest = schedules.after_rules(rule_steps(schedules, {"simplify"})).nest();
   const std::vector<RuleMatch> matches = rule(kRecomputingRule).find(nest);
-  return std::none_of(nest.statements.begin(), nest.statements.end(), multiplies_matrices) &&
+  const auto is_product = [&](const Statement& statement) {
+    return multiplies_matrices(statement) && !with_sum_as_value(nest, statement.name);
+  };
+  return std::none_of(nest.statements.begin(), nest.statements.end(), is_product) &&
          std::any_of(matches.begin(), matches.end(),
                      [&](const RuleMatch& match) { return nest.statement(match.target.front()).reduction.has_value(); });
 }

@@ -236,7 +236,27 @@ class GroupFinder {
     }
     if (fusion_ == Fusion::rows && keeps_rows(first, next, after)) return true;
     if (alike_ && group_of(next, next + 1).axes.size() != after.size()) return false;
+    if (fusion_ == Fusion::careful && reads_table(first, next, after)) return false;
     return !after.empty() && (fusion_ == Fusion::maximal || after.size() == before.size());
+  }
+
+  /// Has the loop group at `next` a loop around the common ones that the run knows nothing of? Then what the run makes is a table for all of
+  /// that loop's iterations (a window's sums for all frames), and blocks of the common loops would go through memory in strides.
+  bool reads_table(int first, int next, const std::vector<int>& common) const {
+    const LoopGroup& reader = structure_.loop_groups[static_cast<std::size_t>(loop_groups_[static_cast<std::size_t>(next)])];
+    const auto is_of_run = [&](int axis) {
+      for (int place = first; place < next; ++place) {
+        const LoopGroup& member = structure_.loop_groups[static_cast<std::size_t>(loop_groups_[static_cast<std::size_t>(place)])];
+        if (!taken_[static_cast<std::size_t>(place)] && member.position_of(axis) >= 0) return true;
+      }
+      return false;
+    };
+    // The outermost loop that both have, or that is this one's own.
+    for (std::size_t k = 0; k < reader.axes.size(); ++k) {
+      if (std::find(common.begin(), common.end(), reader.axes[k]) != common.end()) return false;
+      if (!reader.reduced[k] && !is_of_run(reader.axes[k])) return !common.empty();
+    }
+    return false;
   }
 
   /// Can a block keep rows of the run first .. next, which has no products? They are the points of the loops that are not common.

@@ -5,6 +5,7 @@
 #include "codegen/tile/contraction.h"
 
 #include <algorithm>
+#include <optional>
 #include <set>
 #include <string>
 
@@ -75,12 +76,14 @@ class Stages {
   }
 
   /// Do the members have rows in common from product to product? Then a block keeps what is between them: later products sum over one axis,
-  /// and each point of the axes that both operands follow is a block of its own.
+  /// and each point of the axes that both operands follow is a block of its own. So is each of those that all products have rows along: what
+  /// joins several results, as a difference of two heads, comes after.
   bool is_chain(std::size_t first, std::size_t last) const {
     const std::vector<int> common = common_axes(structure_, loop_groups(first, last), members_[first].loop_group);
     std::vector<int> rows = common;
     std::set<int> streamed;
-    std::set<std::string> results;  // tensors that come from a product
+    std::optional<std::set<int>> of_all;  // axes that the results of all products follow
+    std::set<std::string> results;        // tensors that come from a product
     const auto is_result = [&](const std::string& tensor) { return results.contains(tensor); };
     for (std::size_t k = first; k < last; ++k) {
       const Member& member = members_[k];
@@ -88,6 +91,8 @@ class Stages {
         if (is_result(product.a_tensor) || is_result(product.b_tensor))
           streamed.insert(product.reduced.begin(), product.reduced.end());
         std::erase_if(rows, [&](int axis) { return !product.is_of_rows(axis); });
+        if (!of_all) of_all.emplace(product.written.begin(), product.written.end());
+        std::erase_if(*of_all, [&](int axis) { return !has(product.written, axis); });
         for (const int axis : product.written) {
           if (axis >= 0 && has(product.a, axis) && has(product.b, axis) && !has(common, axis)) return false;
         }
@@ -95,7 +100,8 @@ class Stages {
       if (!member.products.empty() || std::any_of(member.read.begin(), member.read.end(), is_result))
         results.insert(member.written.begin(), member.written.end());
     }
-    return streamed.size() == 1 && !rows.empty();
+    const auto is_common = [&](int axis) { return axis < 0 || has(common, axis); };
+    return streamed.size() == 1 && !rows.empty() && std::all_of(of_all->begin(), of_all->end(), is_common);
   }
 
   /// Elements of temporaries that only the members touch.

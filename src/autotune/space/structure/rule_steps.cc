@@ -16,7 +16,6 @@ namespace nestor {
 namespace {
 
 constexpr const char* kNarrowingRule = "narrow_copies";
-constexpr const char* kRoundingRule = "round_operand";
 constexpr const char* kJoiningRule = "join_rows";
 constexpr const char* kJoinedRule = "join_results";  ///< for what the joining rule leaves
 

@@ -29,6 +29,7 @@ inline constexpr const char* kAcrossRule = "product_across";
 
 /// The rule that copies operands whose rows tensor copies cannot read.
 inline constexpr const char* kAligningRule = "copy_rows";
+inline constexpr const char* kRoundingRule = "round_operand";
 inline constexpr const char* kOrderingRule = "terms_last";  ///< copies that are no larger than their operands
 
 /// The rule that leaves out terms of products that are zeros, which other rules would copy.

@@ -2,10 +2,12 @@
 //
 // Pattern    a temporary t, elementwise defined, t_e = f_e, whose readers read each element once each; a reduction is among them. Or t_e is a
 //            sum of a few terms that all are of tensors with fewer dims (distances of points, of their coordinates): f_e is that sum.
+//            What is made of such tensors alone may be read a few times (the axes of a force), and be longer; a sum of them, by the
+//            definition of what a reduction reads.
 // Rewrite    readers compute f_e in place of reading t_e, rounded to the type of t; t is gone. A schedule then needs no place for t, which
 //            may be as large as all that the reduction takes.
 // Conditions what f reads is not written again before the readers; f is short; readers of t's elements are one to one, so that f is
-//            computed at most once for each reader and element.
+//            computed at most once for each reader and element, or few to one.
 // Proof      f_e has the same value at the reader, by the first condition, and the cast is the store's. Terms are added in their order, to
 //            what the sum starts from; one that starts from 0 begins with its first term where that is never -0 (0 + x² = x²).
 // Rounding   none: the same operations on the same values.
@@ -16,47 +18,69 @@
 #include "poly/algebra/rules/rule_list.h"
 #include "poly/algebra/values/few_terms.h"
 #include "poly/algebra/values/nest_edit.h"
+#include "poly/nest/nest_sets.h"
+#include "poly/nest/scalar_share.h"
 
 namespace nestor {
 namespace {
 
 constexpr const char* kName = "recompute";
-constexpr int kMostNodes = 24, kMostNodesOfSum = 64, kMostReaders = 3;
+constexpr int kMostNodes = 24, kMostNodesOfShared = 64, kMostReaders = 3;
 
+/// Equal parts count once, as they are computed once.
 int nodes_of(const ScalarExpr& value) {
   int nodes = 0;
-  value.visit([&](const ScalarExpr&) { ++nodes; });
+  share_nodes(value).visit([&](const ScalarExpr&) { ++nodes; });
   return nodes;
 }
 
-bool reads_elements_once(const Statement& reader, const std::string& tensor) {
-  return std::all_of(reader.reads.begin(), reader.reads.end(), [&](const Access& read) {
-    return read.tensor != tensor || isl_map_is_injective(read.relation.intersect_domain(reader.domain).get()) == isl_bool_true;
+/// Is each element read at most once by this access, or once for each of the few points of dims that the access does not follow?
+bool reads_elements(const Nest& nest, const Statement& reader, const Access& read, bool a_few_times) {
+  isl::map relation = read.relation.intersect_domain(domain_in(nest, reader));
+  if (isl_map_is_injective(relation.get()) == isl_bool_true) return true;
+  std::vector<int> others;
+  for (int dim = 0; dim < static_cast<int>(reader.dims.size()); ++dim) {
+    if (!depends_on_dim(read.relation, dim)) others.push_back(dim);
+  }
+  if (!a_few_times || others.empty() || few_values(domain_in(nest, reader), others).empty()) return false;
+  for (auto dim = others.rbegin(); dim != others.rend(); ++dim)
+    relation = isl::manage(isl_map_project_out(relation.release(), isl_dim_in, static_cast<unsigned>(*dim), 1));
+  return isl_map_is_injective(relation.get()) == isl_bool_true;
+}
+
+/// Do several elements of what the statement writes share each element that it reads?
+bool shares_operands(const Statement& statement) {
+  return !statement.reads.empty() && std::all_of(statement.reads.begin(), statement.reads.end(), [&](const Access& read) {
+    return isl_map_is_injective(read.relation.intersect_domain(statement.domain).get()) == isl_bool_false;
   });
 }
 
-/// Of the statement that defines the temporary, of so many nodes at most.
-std::string objection_to(const Nest& nest, const Statement& statement, int most_nodes) {
+/// Does a reduction read what the statement defines?
+bool defines_term(const Nest& nest, const Statement& statement) {
+  if (!is_elementwise_temporary(nest, statement.write.tensor)) return false;
+  const std::vector<const Statement*> readers = readers_of(nest, statement.write.tensor);
+  return std::any_of(readers.begin(), readers.end(), [](const Statement* reader) { return reader->reduction.has_value(); });
+}
+
+/// Of the statement that defines the temporary; `sum`: by what was a sum of a few terms.
+std::string objection_to(const Nest& nest, const Statement& statement, bool sum) {
   const std::string& tensor = statement.write.tensor;
   if (!is_elementwise_temporary(nest, tensor)) return "it is not the only definition of a temporary, or is a reduction";
-  if (nodes_of(statement.value) > most_nodes) return "its value is long";
+  const bool shares = shares_operands(statement);
+  if (nodes_of(statement.value) > (shares ? kMostNodesOfShared : kMostNodes)) return "its value is long";
   const std::vector<const Statement*> readers = readers_of(nest, tensor);
   if (readers.size() > kMostReaders) return "too many statements read it";
   bool sums = false;
   for (const Statement* reader : readers) {
     if (reader->group <= statement.group) return "it is read before it is written";
     if (!may_recompute(nest, statement, *reader)) return "what it reads is written again before " + reader->name;
-    if (!reads_elements_once(*reader, tensor)) return reader->name + " reads its elements several times";
-    sums = sums || reader->reduction.has_value();
+    for (const Access& read : reader->reads) {
+      if (read.tensor == tensor && !reads_elements(nest, *reader, read, shares))
+        return reader->name + " reads its elements several times";
+    }
+    sums = sums || reader->reduction.has_value() || (sum && defines_term(nest, *reader));
   }
   return sums ? "" : "no reduction reads it";
-}
-
-/// Do several elements of the sum share each element that it reads?
-bool shares_operands(const Statement& sum) {
-  return std::all_of(sum.reads.begin(), sum.reads.end(), [&](const Access& read) {
-    return isl_map_is_injective(read.relation.intersect_domain(sum.domain).get()) == isl_bool_false;
-  });
 }
 
 /// The nest in which the statement defines the temporary by one value.
@@ -66,11 +90,11 @@ Nest with_value(const Nest& nest, const Statement& statement) {
 }
 
 std::string objection(const Nest& nest, const Statement& statement) {
-  if (!statement.reduction) return objection_to(nest, statement, kMostNodes);
+  if (!statement.reduction) return objection_to(nest, statement, false);
   const Nest defined = with_value(nest, statement);
   const Statement& value = defined.statement(statement.name);
   if (!value.reduction && !shares_operands(value)) return "each of its elements is made of others";
-  return objection_to(defined, value, kMostNodesOfSum);
+  return objection_to(defined, value, true);
 }
 
 std::vector<RuleMatch> find(const Nest& nest) {

@@ -15,33 +15,6 @@
 namespace nestor {
 namespace {
 
-constexpr std::int64_t kMostTerms = 4;
-
-/// The values of the reduced dims in the order of the sum; empty where there are more than a few, or how many hangs on a size.
-std::vector<std::vector<std::int64_t>> terms_of(const isl::set& domain, const std::vector<int>& reduced) {
-  isl_set* values = isl_set_project_out_all_params(domain.copy());
-  for (int dim = static_cast<int>(isl_set_dim(domain.get(), isl_dim_set)); dim-- > 0;) {
-    const bool kept = std::find(reduced.begin(), reduced.end(), dim) != reduced.end();
-    if (!kept) values = isl_set_project_out(values, isl_dim_set, static_cast<unsigned>(dim), 1);
-  }
-  const isl::set terms = isl::manage(values);
-  if (terms.is_empty() || isl_set_is_bounded(terms.get()) != isl_bool_true) return {};
-  std::vector<std::vector<std::int64_t>> found{{}};
-  for (int k = 0; k < static_cast<int>(reduced.size()); ++k) {
-    const auto [low, high] = dim_range(terms, k);
-    if (static_cast<std::int64_t>(found.size()) * (high - low + 1) > kMostTerms) return {};
-    std::vector<std::vector<std::int64_t>> longer;
-    for (const std::vector<std::int64_t>& term : found) {
-      for (std::int64_t value = low; value <= high; ++value) {
-        longer.push_back(term);
-        longer.back().push_back(value);
-      }
-    }
-    found = std::move(longer);
-  }
-  return found;
-}
-
 /// Is 0 + x the same as x, bit for bit? It is unless x is -0, which no square is, and no size.
 bool keeps_zero(const ScalarExpr& term) {
   const bool square = term.op() == ScalarOp::mul && term.args()[0].equals(term.args()[1]);
@@ -61,6 +34,30 @@ isl::map instance_of(const Nest& nest, const Statement& start, const Statement& 
 
 }  // namespace
 
+std::vector<std::vector<std::int64_t>> few_values(const isl::set& domain, const std::vector<int>& dims) {
+  isl_set* values = isl_set_project_out_all_params(domain.copy());
+  for (int dim = static_cast<int>(isl_set_dim(domain.get(), isl_dim_set)); dim-- > 0;) {
+    const bool kept = std::find(dims.begin(), dims.end(), dim) != dims.end();
+    if (!kept) values = isl_set_project_out(values, isl_dim_set, static_cast<unsigned>(dim), 1);
+  }
+  const isl::set points = isl::manage(values);
+  if (points.is_empty() || isl_set_is_bounded(points.get()) != isl_bool_true) return {};
+  std::vector<std::vector<std::int64_t>> found{{}};
+  for (int k = 0; k < static_cast<int>(dims.size()); ++k) {
+    const auto [low, high] = dim_range(points, k);
+    if (static_cast<std::int64_t>(found.size()) * (high - low + 1) > kFewValues) return {};
+    std::vector<std::vector<std::int64_t>> longer;
+    for (const std::vector<std::int64_t>& point : found) {
+      for (std::int64_t value = low; value <= high; ++value) {
+        longer.push_back(point);
+        longer.back().push_back(value);
+      }
+    }
+    found = std::move(longer);
+  }
+  return found;
+}
+
 std::optional<Nest> with_sum_as_value(const Nest& nest, const std::string& sum) {
   const Statement& update = nest.statement(sum);
   const Tensor& tensor = nest.tensor(update.write.tensor);
@@ -74,7 +71,7 @@ std::optional<Nest> with_sum_as_value(const Nest& nest, const std::string& sum) 
     return std::nullopt;
   const Statement& start = *starts.front();
   const std::vector<int> reduced = reduced_dims(update);
-  const auto terms = terms_of(domain_in(nest, update), reduced);
+  const auto terms = few_values(domain_in(nest, update), reduced);
   Statement value = start;
   const bool from_zero = start.value.is_constant(0);
   for (std::size_t k = 0; k < terms.size(); ++k) {

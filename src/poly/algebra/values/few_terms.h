@@ -3,10 +3,19 @@
 
 #include "poly/nest/nest.h"
 
+#include <isl/cpp.h>
+
+#include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace nestor {
+
+constexpr std::int64_t kFewValues = 4;
+
+/// The points of these dims of a domain, in their order; empty where there are more than a few, or how many hangs on a size.
+std::vector<std::vector<std::int64_t>> few_values(const isl::set& domain, const std::vector<int>& dims);
 
 /// The nest with one definition of a temporary in place of its start and a sum of a few terms: the same operations in the same order.
 /// Nothing where `sum` is no such sum: how many terms it has hangs on a size or an element, or it is no sum of f32.

@@ -1,0 +1,217 @@
+// Kernels that keep apart what would cost each other loops: heads that are joined after their products, small tables that all rows read; and
+// sums over pairs of points, whose distances need no place.
+#include "autotune/space/structure/rule_variants.h"
+#include "support/nests/half_values.h"
+#include "support/nests/pair_nests.h"
+#include "unit/autotune/searched_problem.h"
+
+#include <gtest/gtest.h>
+
+namespace nestor {
+namespace {
+
+using namespace samples;
+using testing::SearchedProblem;
+
+/// out[i, d] = found[0, i, d] - found[1, i, d] / 2 with found[w, i, d] = sum over j of relu(q[w, i] k[j]) v[j, d].
+Nest difference_of_heads() {
+  const std::string row = "0 <= w < 2 and 0 <= i < I", pair = row + " and 0 <= j < J", element = row + " and 0 <= d < 64";
+  return NestBuilder("difference", {{"I", 300}, {"J", 300}})
+      .tensor("q", TensorRole::input, {"2", "I", "64"}, kHalf)
+      .tensor("k", TensorRole::input, {"J", "64"}, kHalf)
+      .tensor("v", TensorRole::input, {"J", "64"}, kHalf)
+      .tensor("score", TensorRole::temporary, {"2", "I", "J"})
+      .tensor("weight", TensorRole::temporary, {"2", "I", "J"})
+      .tensor("sum", TensorRole::temporary, {"2", "I", "64"})
+      .tensor("found", TensorRole::temporary, {"2", "I", "64"}, kHalf)
+      .tensor("out", TensorRole::output, {"I", "64"}, kHalf)
+      .statement("score_init[w, i, j] : " + pair, "score[w, i, j]", {}, number(0))
+      .statement("score[w, i, j, d] : " + pair + " and 0 <= d < 64", "score[w, i, j]", {"q[w, i, d]", "k[j, d]"},
+                 wide(0) * wide(1), ReductionOp::add)
+      .statement("weight[w, i, j] : " + pair, "weight[w, i, j]", {"score[w, i, j]"},
+                 ScalarExpr::make(ScalarOp::max, {read(0), number(0)}) * number(0.015625))
+      .statement("sum_init[w, i, d] : " + element, "sum[w, i, d]", {}, number(0))
+      .statement("sum[w, i, d, j] : " + element + " and 0 <= j < J", "sum[w, i, d]", {"weight[w, i, j]", "v[j, d]"},
+                 read(0) * wide(1), ReductionOp::add)
+      .statement("found[w, i, d] : " + element, "found[w, i, d]", {"sum[w, i, d]"}, ScalarExpr::cast(kHalf, read(0)))
+      .statement("out[i, d] : 0 <= i < I and 0 <= d < 64", "out[i, d]", {"found[0, i, d]", "found[1, i, d]"},
+                 ScalarExpr::cast(kHalf, wide(0) - wide(1) * number(0.5)))
+      .build();
+}
+
+/// out[b, r, c] = (sum over t of x[b, r, t, c] w[t, c]) / (sum over t of w[t, c] squared): sums of a table of few columns, for all rows.
+Nest windows_with_a_table() {
+  const std::string cell = "0 <= b < B and 0 <= r < R and 0 <= c < 96", column = "0 <= c < 96", tap = " and 0 <= t < 4";
+  return NestBuilder("windows", {{"B", 8}, {"R", 500}})
+      .tensor("x", TensorRole::input, {"B", "R", "4", "96"})
+      .tensor("w", TensorRole::input, {"4", "96"})
+      .tensor("norm", TensorRole::temporary, {"96"})
+      .tensor("sum", TensorRole::temporary, {"B", "R", "96"})
+      .tensor("out", TensorRole::output, {"B", "R", "96"})
+      .statement("norm_init[c] : " + column, "norm[c]", {}, number(0))
+      .statement("norm[c, t] : " + column + tap, "norm[c]", {"w[t, c]"}, read(0) * read(0), ReductionOp::add)
+      .statement("sum_init[b, r, c] : " + cell, "sum[b, r, c]", {}, number(0))
+      .statement("sum[b, r, c, t] : " + cell + tap, "sum[b, r, c]", {"x[b, r, t, c]", "w[t, c]"}, read(0) * read(1),
+                 ReductionOp::add)
+      .statement("out[b, r, c] : " + cell, "out[b, r, c]", {"sum[b, r, c]", "norm[c]"}, read(0) / read(1))
+      .build();
+}
+
+/// out[b, h] = sum over j of w[b, h, j] c[b, j] / sum over j of w[b, h, j] with w = relu(q[b, h] c[b, j]): rows of 512, too wide for one kernel.
+Nest attention_to_latents() {
+  const std::string row = "0 <= b < B and 0 <= h < H", pair = row + " and 0 <= j < J", element = row + " and 0 <= d < 512";
+  return NestBuilder("latents", {{"B", 16}, {"H", 128}, {"J", 4096}})
+      .tensor("q", TensorRole::input, {"B", "H", "512"}, kHalf)
+      .tensor("c", TensorRole::input, {"B", "J", "512"}, kHalf)
+      .tensor("score", TensorRole::temporary, {"B", "H", "J"})
+      .tensor("weight", TensorRole::temporary, {"B", "H", "J"})
+      .tensor("total", TensorRole::temporary, {"B", "H"})
+      .tensor("sum", TensorRole::temporary, {"B", "H", "512"})
+      .tensor("out", TensorRole::output, {"B", "H", "512"}, kHalf)
+      .statement("score_init[b, h, j] : " + pair, "score[b, h, j]", {}, number(0))
+      .statement("score[b, h, j, d] : " + pair + " and 0 <= d < 512", "score[b, h, j]", {"q[b, h, d]", "c[b, j, d]"},
+                 wide(0) * wide(1), ReductionOp::add)
+      .statement("weight[b, h, j] : " + pair, "weight[b, h, j]", {"score[b, h, j]"},
+                 ScalarExpr::make(ScalarOp::max, {read(0), number(0)}) + number(1))
+      .statement("total_init[b, h] : " + row, "total[b, h]", {}, number(0))
+      .statement("total[b, h, j] : " + pair, "total[b, h]", {"weight[b, h, j]"}, read(0), ReductionOp::add)
+      .statement("sum_init[b, h, d] : " + element, "sum[b, h, d]", {}, number(0))
+      .statement("sum[b, h, d, j] : " + element + " and 0 <= j < J", "sum[b, h, d]", {"weight[b, h, j]", "c[b, j, d]"},
+                 read(0) * wide(1), ReductionOp::add)
+      .statement("out[b, h, d] : " + element, "out[b, h, d]", {"sum[b, h, d]", "total[b, h]"},
+                 ScalarExpr::cast(kHalf, read(0) / read(1)))
+      .build();
+}
+
+/// out[r, o] = sum over k of x[r, k] u[o, k] / sqrt(sum over k of u[o, k] squared) with u = 2 w: rows of weights have length 1.
+Nest product_with_lengths() {
+  const std::string weight = "0 <= o < O and 0 <= k < K", column = "0 <= o < O", cell = "0 <= r < R and 0 <= o < O";
+  return NestBuilder("lengths", {{"R", 2048}, {"O", 1024}, {"K", 512}})
+      .tensor("x", TensorRole::input, {"R", "K"}, kHalf)
+      .tensor("w", TensorRole::input, {"O", "K"}, kHalf)
+      .tensor("u", TensorRole::temporary, {"O", "K"}, kHalf)
+      .tensor("squares", TensorRole::temporary, {"O"})
+      .tensor("length", TensorRole::temporary, {"O"})
+      .tensor("sum", TensorRole::temporary, {"R", "O"})
+      .tensor("out", TensorRole::output, {"R", "O"}, kHalf)
+      .statement("u[o, k] : " + weight, "u[o, k]", {"w[o, k]"}, ScalarExpr::cast(kHalf, wide(0) * number(2)))
+      .statement("squares_init[o] : " + column, "squares[o]", {}, number(0))
+      .statement("squares[o, k] : " + weight, "squares[o]", {"u[o, k]"}, wide(0) * wide(0), ReductionOp::add)
+      .statement("length[o] : " + column, "length[o]", {"squares[o]"}, apply(ScalarOp::sqrt, read(0)))
+      .statement("sum_init[r, o] : " + cell, "sum[r, o]", {}, number(0))
+      .statement("sum[r, o, k] : " + cell + " and 0 <= k < K", "sum[r, o]", {"x[r, k]", "u[o, k]"}, wide(0) * wide(1),
+                 ReductionOp::add)
+      .statement("out[r, o] : " + cell, "out[r, o]", {"sum[r, o]", "length[o]"}, ScalarExpr::cast(kHalf, read(0) / read(1)))
+      .build();
+}
+
+/// out[p, h] = line[p, h] / (1 + sum over f of line[p, h, f] squared), line = x w: norms of heads, of which nobody knows how many there are.
+Nest normed_heads() {
+  const std::string head = "0 <= p < P and 0 <= h < H", cell = head + " and 0 <= f < 96";
+  return NestBuilder("normed_heads", {{"P", 4096}, {"H", 16}, {"K", 512}})
+      .tensor("x", TensorRole::input, {"P", "K"}, kHalf)
+      .tensor("w", TensorRole::input, {"H", "96", "K"}, kHalf)
+      .tensor("line", TensorRole::temporary, {"P", "H", "96"})
+      .tensor("square", TensorRole::temporary, {"P", "H"})
+      .tensor("out", TensorRole::output, {"P", "H", "96"}, kHalf)
+      .statement("line_init[p, h, f] : " + cell, "line[p, h, f]", {}, number(0))
+      .statement("line[p, h, f, k] : " + cell + " and 0 <= k < K", "line[p, h, f]", {"x[p, k]", "w[h, f, k]"}, wide(0) * wide(1),
+                 ReductionOp::add)
+      .statement("square_init[p, h] : " + head, "square[p, h]", {}, number(1))
+      .statement("square[p, h, f] : " + cell, "square[p, h]", {"line[p, h, f]"}, read(0) * read(0), ReductionOp::add)
+      .statement("out[p, h, f] : " + cell, "out[p, h, f]", {"line[p, h, f]", "square[p, h]"},
+                 ScalarExpr::cast(kHalf, read(0) / read(1)))
+      .build();
+}
+
+int count(const Candidate& candidate, const std::string& step) {
+  return static_cast<int>(
+      std::count_if(candidate.steps.begin(), candidate.steps.end(), [&](const Step& each) { return each.name == step; }));
+}
+
+TEST(JoinedHeads, ComeAfterTheKernelOfTheirProducts) {
+  SearchedProblem problem(difference_of_heads(), {});
+  const Point first = problem.space->defaults().front();
+  const Candidate candidate = problem.space->candidate(first);
+  ASSERT_EQ(candidate.infeasible, "");
+  EXPECT_EQ(count(candidate, "tensor_cores"), 1) << "both products of a head stay in one kernel";
+  EXPECT_EQ(count(candidate, "gpu_threads"), 1);
+  for (const Sizes& sizes : {Sizes{{"I", 133}, {"J", 71}}, Sizes{{"I", 1}, {"J", 8}}})
+    EXPECT_EQ(problem.difference(first, sizes, 4e-3), "");
+}
+
+TEST(WideRows, HaveBothProductsOnTensorCoresThoughNoKernelHasRoomForBoth) {
+  SearchedProblem problem(attention_to_latents(), {});
+  const Point first = problem.space->defaults().front();
+  const Candidate candidate = problem.space->candidate(first);
+  ASSERT_EQ(candidate.infeasible, "");
+  EXPECT_EQ(count(candidate, "tensor_cores"), 2);
+  for (const Sizes& sizes : {Sizes{{"B", 2}, {"H", 5}, {"J", 72}}, Sizes{{"B", 1}, {"H", 1}, {"J", 8}}})
+    EXPECT_EQ(problem.difference(first, sizes, 4e-3), "");
+}
+
+TEST(LateDefinitions, LeaveAResultInTheKernelOfItsProduct) {
+  SearchedProblem problem(product_with_lengths(), {});
+  const Point first = problem.space->defaults().front();
+  const Candidate candidate = problem.space->candidate(first);
+  ASSERT_EQ(candidate.infeasible, "");
+  EXPECT_EQ(count(candidate, "tensor_cores"), 1);
+  EXPECT_LE(count(candidate, "gpu_threads"), 2) << "nothing stands behind the product";
+  for (const Sizes& sizes : {Sizes{{"R", 67}, {"O", 72}, {"K", 136}}, Sizes{{"R", 1}, {"O", 8}, {"K", 8}}})
+    EXPECT_EQ(problem.difference(first, sizes, 4e-3), "");
+}
+
+TEST(RowsOfHeads, AreSomeOfThemWhereTheirNumberIsNotKnown) {
+  SearchedProblem problem(normed_heads(), {});
+  const Point first = problem.space->defaults().front();
+  const Candidate candidate = problem.space->candidate(first);
+  ASSERT_EQ(candidate.infeasible, "");
+  EXPECT_EQ(count(candidate, "tensor_cores"), 1);
+  EXPECT_EQ(count(candidate, "gpu_threads"), 1) << "sums of squares and what they divide are one kernel";
+  for (const Sizes& sizes : {Sizes{{"P", 67}, {"H", 3}, {"K", 72}}, Sizes{{"P", 1}, {"H", 17}, {"K", 8}}})
+    EXPECT_EQ(problem.difference(first, sizes, 4e-3), "");
+}
+
+TEST(Tables, ThatAllRowsReadShareNoLoopsWithThem) {
+  const Nest nest = windows_with_a_table();
+  const Sizes sizes = complete_sizes(nest, {});
+  BaseSchedules schedules(nest_for_tuning(nest, sizes));
+  RuleVariants variants(schedules, sizes);
+  const RuleVariant& variant = variants.at({{"reassociate"}});
+  std::vector<std::vector<std::string>> kernels;
+  for (const FusionGroup& group : variants.fusion_groups(variant, Fusion::careful)) {
+    kernels.emplace_back();
+    for (const int u : group.loop_groups)
+      kernels.back().push_back(variant.structure.loop_groups[static_cast<std::size_t>(u)].first);
+  }
+  EXPECT_EQ(kernels, (std::vector<std::vector<std::string>>{{"norm_init", "norm"}, {"sum_init", "sum", "out"}}));
+  SearchedProblem problem(nest, {});
+  for (const Sizes& at : {Sizes{{"B", 3}, {"R", 37}}, Sizes{{"B", 1}, {"R", 1}}})
+    EXPECT_EQ(problem.difference(problem.with({{"fusion", place_of(Fusion::careful)}, {"tile.r", 8}, {"tile.c", 0}}), at), "");
+}
+
+TEST(Pairs, DistancesNeedNoPlace) {
+  for (const Nest& nest : {pulling_points(), nearest_segments()}) {
+    Sizes large, small;
+    for (const SizeParam& size : nest.sizes) {
+      large[size.name] = size.name == "A" ? 3 : 3000;
+      small[size.name] = size.name == "A" ? 3 : 37;
+    }
+    SearchedProblem problem(nest, large);
+    int guesses = 0;
+    for (const Point& point : problem.space->defaults()) {
+      const Candidate candidate = problem.space->candidate(point);
+      const bool recomputes = std::any_of(candidate.steps.begin(), candidate.steps.end(), [](const Step& step) {
+        return step.name == "apply_rule" && step.args.at(0) == "recompute";
+      });
+      if (!candidate.infeasible.empty() || !recomputes) continue;
+      if (++guesses > 3) break;
+      EXPECT_LE(count(candidate, "gpu_threads"), 2);
+      EXPECT_EQ(problem.difference(point, small), "");
+    }
+    EXPECT_GT(guesses, 0);
+  }
+}
+
+}  // namespace
+}  // namespace nestor
