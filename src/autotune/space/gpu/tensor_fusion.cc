@@ -287,7 +287,7 @@ Fusion fusion_for_tensor_cores(RuleVariants& variants, const RuleVariant& varian
         points_on_lanes(variants, variant, Fusion::rows, limits) <= points_on_lanes(variants, variant, fusion, limits))
       return Fusion::rows;  // less goes through memory
     // What shares few loops with a product leaves it none that tensor cores could take.
-    if (fusion == Fusion::apart || fusion == Fusion::careful) {
+    if (fusion != Fusion::prepared) {
       constexpr double kManyProducts = 1 << 28;  // that are worth more kernels
       const double on_lanes = points_on_lanes(variants, variant, fusion, limits);
       for (const Fusion more : {Fusion::rows, Fusion::alike}) {
