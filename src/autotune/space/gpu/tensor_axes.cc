@@ -171,6 +171,17 @@ bool cuts_tiles(const Access& operand, int dim, std::int64_t inner) {
   return !moving.empty() && moving.back().contains(dim) && moving.back().size() > 1 && inner % nvptx::kTerms != 0;
 }
 
+/// Do neighbouring elements of an operand belong to other tiles, as its last index follows neither terms nor rows or columns, but a loop around?
+bool lies_across_tiles(const LoopGroup& loop_group, const Access& operand, const TensorAxes& axes) {
+  const std::vector<std::map<int, std::int64_t>> moving = moving_dims(operand);
+  const auto is_of_tile = [&](const auto& dim) {
+    const bool known = static_cast<std::size_t>(dim.first) < loop_group.axes.size();
+    const int axis = known ? loop_group.axes[static_cast<std::size_t>(dim.first)] : -1;
+    return !known || axis == axes.reduction_axis || axis == axes.row || axis == axes.column;
+  };
+  return !moving.empty() && !moving.back().empty() && std::none_of(moving.back().begin(), moving.back().end(), is_of_tile);
+}
+
 /// Notes the axis whose values may be places within rows, as images of a batch may be within those of a convolution: another one that the
 /// operand of the rows has alone, further out. Of several the one that fills packs best, and then the longest.
 template <class Alone>
@@ -291,6 +302,7 @@ std::optional<TensorAxes> axes_of_sum(const Nest& nest, const NestStructure& str
     const TensorAxes other = with_rows(axis);
     if (other.pack >= 0 && 5 * fewest_tiles(other) <= 4 * fewest_tiles(best)) best = other;
   }
+  if (lies_across_tiles(loop_group, a, best) || lies_across_tiles(loop_group, b, best)) return std::nullopt;
   return best;
 }
 
@@ -389,10 +401,10 @@ std::optional<TensorAxes> axes_of_sums(const Nest& nest, const NestStructure& st
       const std::vector<std::int64_t> own_taps = taps_of(loop_group, axes->reduction_axis);
       same_taps = same_taps && (!common || own_taps == taps);
       taps = own_taps;
-      // Loops over taps that several products share have one test of what lies around an image.
+      // Loops over taps that several products share have one test of what lies around an image: others have loops of their own.
       if (!taps.empty()) {
         const isl::set places = places_of_taps(statement, loop_group, axes->reduction_axis);
-        if (tap_places && same_taps && !places.is_equal(*tap_places)) return std::nullopt;
+        same_taps = same_taps && (!tap_places || places.is_equal(*tap_places));
         tap_places = places;
       }
       const bool sums_parts = common && common->sums_parts;

@@ -53,6 +53,12 @@ Affine operator-(const Affine& a, const Affine& b) {
   return result;
 }
 
+Affine scaled(const Affine& form, std::int64_t factor) {
+  Affine result;
+  add_scaled(result, form, factor);
+  return result;
+}
+
 std::optional<std::int64_t> exact_extent(const OpDim& dim) {
   if (const auto lower = dim.lower.as_constant(), upper = dim.upper.as_constant(); lower && upper) return *upper - *lower;
   const Affine extent = affine_of(dim.upper) - affine_of(dim.lower);

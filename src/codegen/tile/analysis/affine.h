@@ -26,6 +26,7 @@ struct Affine {
 
 Affine affine_of(const IntExpr& expr);
 Affine operator-(const Affine& a, const Affine& b);
+Affine scaled(const Affine& form, std::int64_t factor);
 
 /// upper - lower of a dim where it is known when compiling: exactly, or else its bound.
 std::optional<std::int64_t> exact_extent(const OpDim& dim);

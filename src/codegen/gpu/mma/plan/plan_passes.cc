@@ -27,11 +27,12 @@ struct Movers {
 Movers movers_of_first(bool by_free) { return by_free ? Movers{kColumn, kRow} : Movers{kRow, kColumn}; }
 Movers movers_of_second(bool by_free) { return by_free ? Movers{kColumn, ""} : Movers{"", kColumn}; }
 
-/// What is never negative at rows that a product has: how far the ends of its rows and packs are.
+/// What is never negative at rows that a product has: how far the ends of its rows and packs are, from both sides.
 std::vector<Affine> ends_of_rows(const TensorOp& op) {
   std::vector<Affine> ends;
   for (const auto& [dim, name] : {std::pair(op.row, kRow), std::pair(op.pack, kPack)}) {
     if (dim < 0) continue;
+    ends.push_back(affine_of(IntExpr::variable(name)));
     std::vector<IntExpr> uppers;
     split_terms(op.op.dims[static_cast<std::size_t>(dim)].upper, IntOp::min, uppers);
     for (const IntExpr& upper : uppers) ends.push_back(affine_of(upper - IntExpr(1) - IntExpr::variable(name)));
@@ -49,14 +50,55 @@ bool never_negative(const Affine& gap, const std::vector<Affine>& ends) {
   });
 }
 
+/// Quotients that the expression adds up or takes away.
+void collect_quotients(const IntExpr& expr, std::vector<IntExpr>& quotients) {
+  if (expr.op() == IntOp::floor_div && expr.args()[1].as_constant()) return quotients.push_back(expr);
+  if (expr.op() != IntOp::add && expr.op() != IntOp::sub && expr.op() != IntOp::mul) return;
+  for (const IntExpr& arg : expr.args()) collect_quotients(arg, quotients);
+}
+
+/// Forms that are negative where the distance is, and nowhere else: as it is, and with one of its quotients multiplied out, such as the bounds
+/// of taps that lie apart have them.
+std::vector<Affine> forms_of(const IntExpr& distance) {
+  std::vector<Affine> forms{affine_of(distance)};
+  std::vector<IntExpr> quotients;
+  collect_quotients(distance, quotients);
+  for (const IntExpr& quotient : quotients) {
+    const Affine as_term = affine_of(quotient), &plain = forms.front();
+    const auto known = plain.terms.find(as_term.terms.begin()->first);
+    if (known == plain.terms.end() || std::abs(known->second) != 1) continue;
+    const std::int64_t sign = known->second, divisor = *quotient.args()[1].as_constant();
+    // n / d + m < 0 where n + d m < 0, and m - n / d < 0 where d m + d - 1 - n < 0.
+    Affine rest = plain;
+    rest.terms.erase(known->first);
+    const Affine dividend = affine_of(quotient.args()[0]);
+    rest = scaled(rest, divisor);
+    if (sign < 0) rest.constant += divisor - 1;
+    forms.push_back(rest - scaled(dividend, -sign));
+  }
+  return forms;
+}
+
 /// Where the condition fails, does the tile lie before or beyond its argument, at rows that the product has? Copies bring zeros from there.
 bool leaves_argument(const TensorPlan& plan, const TensorOp& op, const CircularBuffer& ring, const Movers& movers,
                      const IntExpr& condition) {
   const std::vector<IntExpr> alternatives = alternatives_of(condition);
   const std::vector<Affine> ends = ends_of_rows(op);
+  std::vector<Affine> failing;  // forms that are all below 0 there
+  for (const IntExpr& alternative : alternatives) {
+    const std::vector<Affine> forms = forms_of(alternative);
+    failing.insert(failing.end(), forms.begin(), forms.end());
+  }
   const auto fails_before = [&](const Affine& distance) {  // it is negative wherever the condition fails
-    return std::any_of(alternatives.begin(), alternatives.end(),
-                       [&](const IntExpr& alternative) { return never_negative(affine_of(alternative) - distance, ends); });
+    return std::any_of(failing.begin(), failing.end(), [&](const Affine& form) {
+      // k f is -k at most where f is negative, so that k f + g is negative for g < k.
+      for (std::int64_t k = 1; k <= kMostStride; ++k) {
+        Affine gap = scaled(form, k) - distance;
+        gap.constant += k - 1;
+        if (never_negative(gap, ends)) return true;
+      }
+      return false;
+    });
   };
   const int dense = static_cast<int>(ring.origin.size()) - 1;
   for (int p = 0; p <= dense; ++p) {
