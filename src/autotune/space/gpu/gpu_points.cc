@@ -303,6 +303,30 @@ void add_product_values(const GpuPointSource& source, const RuleChoice& choice, 
   }
 }
 
+/// Products on plain lanes with so few results that tiles of them leave units idle: their terms in parts.
+void add_products_in_parts(const GpuPointSource& source, const std::set<std::string>& rules, std::vector<NamedValues>& points) {
+  constexpr std::int64_t kRounds = 2, kFewestTerms = 64;  // of blocks; of a part
+  const RuleVariant& whole = source.variants.at({rules});
+  const FusionGroup& sums = source.variants.heaviest(whole, Fusion::alike);
+  const LoopGroup& heavy = whole.structure.loop_groups[static_cast<std::size_t>(sums.heaviest)];
+  for (const NamedValues& tiles : likely_product_tiles(source.variants.nest(whole), whole.structure, sums, source.limits)) {
+    std::int64_t blocks = 1;
+    for (const int axis : sums.axes) {
+      const Axis& cut = whole.structure.axes[static_cast<std::size_t>(axis)];
+      blocks *= ceil_div(cut.extent, tiles.at("tile." + cut.name));
+    }
+    if (2 * blocks > source.limits.units) continue;
+    for (const int usual : source.split_axes) {
+      const int axis = source.variants.axis_after(rules, source.usual_rules, usual);
+      const int place = axis < 0 ? -1 : heavy.position_of(axis);
+      if (place < 0 || !heavy.reduced[static_cast<std::size_t>(place)]) continue;
+      const std::int64_t parts = std::min(ceil_div(kRounds * source.limits.units, blocks),
+                                          whole.structure.axes[static_cast<std::size_t>(axis)].extent / kFewestTerms);
+      if (parts > 1) points.push_back(completed(source, {rules, axis, parts}, Fusion::alike, tiles));
+    }
+  }
+}
+
 /// How many parts keep in the first cache what a block of `columns` columns reads of an input, where the group's sums read it again. 0: they
 /// read none twice.
 std::int64_t parts_to_read_again(const RuleVariant& variant, const Nest& nest, const FusionGroup& group, std::int64_t columns) {
@@ -629,6 +653,7 @@ std::vector<NamedValues> likely_gpu_values(const GpuPointSource& source) {
   const bool solves = solves_systems(source, simple);
   if (!solves && multiplies_in_few_sequences(source, simple)) add_row_values(source, simple, points);
   if (solves) add_recurrences(source, simple, true, points);
+  add_products_in_parts(source, simple.rules, points);
   add_product_values(source, simple, points);
   RuleChoice without_tiles = simple;
   const bool recomputes = std::find(source.rules.begin(), source.rules.end(), kRecomputingRule) != source.rules.end();
