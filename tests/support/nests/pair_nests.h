@@ -28,6 +28,27 @@ inline Nest pulling_points(const std::string& axes = "3") {
       .build();
 }
 
+/// out[i, a] = sum over j of (x[i, a] - x[j, a]) near[i, j] / total, near = 1 / (1 + square of the distance), total their sum over all pairs.
+inline Nest normalised_pairs() {
+  const std::string pair = "0 <= i < N and 0 <= j < N", cell = "0 <= i < N and 0 <= a < 2";
+  const ScalarExpr gap = read(0) - read(1);
+  return NestBuilder("normalised_pairs", {{"N", 7}})
+      .tensor("x", TensorRole::input, {"N", "2"})
+      .tensor("sum", TensorRole::temporary, {"N", "N"})
+      .tensor("near", TensorRole::temporary, {"N", "N"})
+      .tensor("total", TensorRole::temporary, {})
+      .tensor("out", TensorRole::output, {"N", "2"})
+      .statement("sum_init[i, j] : " + pair, "sum[i, j]", {}, number(0))
+      .statement("sum[i, j, c] : " + pair + " and 0 <= c < 2", "sum[i, j]", {"x[i, c]", "x[j, c]"}, gap * gap, ReductionOp::add)
+      .statement("near[i, j] : " + pair, "near[i, j]", {"sum[i, j]"}, number(1) / (number(1) + read(0)))
+      .statement("total_init[]", "total[]", {}, number(0))
+      .statement("total[k, l] : 0 <= k < N and 0 <= l < N", "total[]", {"near[k, l]"}, read(0), ReductionOp::add)
+      .statement("out_init[i, a] : " + cell, "out[i, a]", {}, number(0))
+      .statement("out[i, a, j] : " + cell + " and 0 <= j < N", "out[i, a]", {"x[i, a]", "x[j, a]", "near[i, j]", "total[]"},
+                 gap * read(2) / read(3), ReductionOp::add)
+      .build();
+}
+
 /// The square of each point's distance to the nearest of some segments from 0 to `way`: what is taken of the way comes from a sum of three
 /// terms, and the distance is another one.
 inline Nest nearest_segments() {

@@ -213,5 +213,23 @@ TEST(Pairs, DistancesNeedNoPlace) {
   }
 }
 
+TEST(Pairs, ASumOfAllIsCutIntoPartsThoughItSharesNoAxisWithTheRestAnyMore) {
+  SearchedProblem problem(normalised_pairs(), {{"N", 6000}});
+  int guesses = 0;
+  for (const Point& point : problem.space->defaults()) {
+    const Candidate candidate = problem.space->candidate(point);
+    const auto applies = [&](const std::string& rule, const std::string& statement) {
+      return std::any_of(candidate.steps.begin(), candidate.steps.end(), [&](const Step& step) {
+        return step.name == "apply_rule" && step.args.at(0) == rule && step.args.at(1) == statement;
+      });
+    };
+    if (!candidate.infeasible.empty() || !applies("recompute", "near") || !applies("split_reduction", "total")) continue;
+    ++guesses;
+    for (const std::int64_t many : {37, 1}) EXPECT_EQ(problem.difference(point, {{"N", many}}), "") << many;
+    if (guesses == 2) break;
+  }
+  EXPECT_GT(guesses, 0);
+}
+
 }  // namespace
 }  // namespace nestor

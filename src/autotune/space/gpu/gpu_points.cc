@@ -496,8 +496,10 @@ void add_few_results(const GpuPointSource& source, const std::set<std::string>& 
   const auto points_of = [&](const FusionGroup& group) {
     return whole.structure.loop_groups[static_cast<std::size_t>(group.heaviest)].points;
   };
-  if (2 * points_of(*sums) < points_of(source.variants.heaviest(whole, Fusion::none))) return;
   const std::int64_t results = results_of(*sums);
+  // One block, or a cluster, would be busy with a sum for longer than all are with what has more points.
+  const double most = results == 1 ? 8 : 2;
+  if (most * points_of(*sums) < points_of(source.variants.heaviest(whole, Fusion::none))) return;
   for (const int split : source.split_axes) {
     const int axis = source.variants.axis_after(rules, source.usual_rules, split);
     if (axis < 0) continue;

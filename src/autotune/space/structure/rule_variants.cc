@@ -12,6 +12,7 @@
 #include <isl/set.h>
 
 #include <algorithm>
+#include <map>
 #include <optional>
 #include <set>
 #include <tuple>
@@ -63,6 +64,32 @@ std::vector<int> axes_of_other_products(const Nest& nest, const NestStructure& s
 
 }  // namespace
 
+std::set<int> RuleVariants::axes_once_one(const RuleChoice& choice, const NestStructure& structure) {
+  std::set<int> axes{choice.split};
+  std::set<std::string> rules = choice.rules;
+  if (rules.erase(kRecomputingRule) == 0) return axes;
+  const std::vector<LoopGroup>& stored = at({rules}).structure.loop_groups;
+  std::map<std::string, int> before;  // loops, by axis
+  for (const LoopGroup& loop_group : stored) {
+    for (std::size_t k = 0; k < loop_group.loops.size(); ++k) before.emplace(loop_group.loops[k], loop_group.axes[k]);
+  }
+  std::set<int> once;
+  const auto for_each_known = [&](const auto& visit) {
+    for (const LoopGroup& loop_group : structure.loop_groups) {
+      for (std::size_t k = 0; k < loop_group.loops.size(); ++k) {
+        if (const auto known = before.find(loop_group.loops[k]); known != before.end()) visit(loop_group.axes[k], known->second);
+      }
+    }
+  };
+  for_each_known([&](int axis, int old) {
+    if (axis == choice.split) once.insert(old);
+  });
+  for_each_known([&](int axis, int old) {
+    if (once.contains(old)) axes.insert(axis);
+  });
+  return axes;
+}
+
 const RuleVariant& RuleVariants::at(const RuleChoice& choice) {
   const auto known = variants_.find(choice);
   if (known != variants_.end()) return *known->second;
@@ -78,7 +105,9 @@ const RuleVariant& RuleVariants::at(const RuleChoice& choice) {
       made.rules = split_steps(schedules_, made.rules, whole.structure, axis, parts, multiple);
     };
     made.rules = whole.rules;
-    if (!made.tiles_are_parts) split(choice.split, choice.parts, choice.multiple);
+    if (!made.tiles_are_parts) {
+      for (const int axis : axes_once_one(choice, whole.structure)) split(axis, choice.parts, choice.multiple);
+    }
     // A part for each point, rounded up to a tile of them.
     const auto split_into_tiles = [&](int axis) {
       split(axis, std::max<std::int64_t>(whole.structure.axes[static_cast<std::size_t>(axis)].extent, 1), choice.tile);

@@ -63,6 +63,10 @@ class RuleVariants {
   std::any& finding(const FusionGroup& group, int number) { return findings_[{&group, number}]; }
 
  private:
+  /// The axis that the choice splits, of the structure after its rules, and those that were one with it while a value was stored that all of
+  /// their loops ran along, and that is computed now where it is read.
+  std::set<int> axes_once_one(const RuleChoice& choice, const NestStructure& structure);
+
   BaseSchedules& schedules_;
   const Sizes sizes_;
   std::map<RuleChoice, const RuleVariant*> variants_;
