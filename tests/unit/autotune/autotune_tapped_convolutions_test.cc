@@ -59,9 +59,7 @@ TEST(TappedConvolutions, OtherFiltersMapsAndStridesShareTheKernel) {
   check_guesses({{.stride = 2}, {.size = 1, .map = "y"}}, 1);
 }
 
-TEST(TappedConvolutions, ResultsSideBySideShareTheKernel) {
-  check_guesses({{.size = 1}, {.size = 3}, {.apart = 2}}, 1, false);
-}
+TEST(TappedConvolutions, ResultsSideBySideShareTheKernel) { check_guesses({{.size = 1}, {.size = 3}, {.apart = 2}}, 1, false); }
 
 /// A shortcut beside a convolution of every other place: the rows of both are those of places, not of maps.
 TEST(TappedConvolutions, AShortcutReadsEveryOtherPlace) { check_guesses({{.stride = 2}, {.size = 1, .stride = 2}}, 1); }
