@@ -127,6 +127,38 @@ TEST(JoinedResults, OneSideAloneAndValuesAlongOneIndex) {
   }
 }
 
+/// Channels first: out[b, f, y, z] = sum over k of w[f, k] x[b, k, y, z], of 256 channels.
+Nest mixed_channels(std::int64_t side) {
+  const std::string length = std::to_string(side),
+                    cell = "0 <= b < B and 0 <= f < 64 and 0 <= y < " + length + " and 0 <= z < " + length;
+  return NestBuilder("mixed_channels", {{"B", 32}})
+      .tensor("w", TensorRole::input, {"64", "256"}, ElementType::f16)
+      .tensor("x", TensorRole::input, {"B", "256", length, length}, ElementType::f16)
+      .tensor("sums", TensorRole::temporary, {"B", "64", length, length})
+      .tensor("out", TensorRole::output, {"B", "64", length, length}, ElementType::f16)
+      .statement("init[b, f, y, z] : " + cell, "sums[b, f, y, z]", {}, number(0))
+      .statement("sum[b, f, y, z, k] : " + cell + " and 0 <= k < 256", "sums[b, f, y, z]", {"w[f, k]", "x[b, k, y, z]"},
+                 product_of_halves(), ReductionOp::add)
+      .statement("out[b, f, y, z] : " + cell, "out[b, f, y, z]", {"sums[b, f, y, z]"},
+                 ScalarExpr::cast(ElementType::f16, read(0)))
+      .build();
+}
+
+/// Images of 56 x 56 have rows that fill most of a tile: copying them would cost more than it saves. Rows of 8 are joined.
+TEST(JoinedResults, CopiesThatCostMoreThanEmptyTilesAreNotGuessedFirst) {
+  const auto first_joins = [](std::int64_t side) {
+    const Nest nest = mixed_channels(side);
+    const Sizes sizes = complete_sizes(nest, {});
+    BaseSchedules schedules(nest_for_tuning(nest, sizes));
+    const auto space = make_nest_space(schedules, sizes, gpu_space_limits(90, NvptxTarget{}.shared_limit, 132));
+    const NamedValues first = named_values(*space, space->defaults().front());
+    EXPECT_GT(value_or(first, "warpgroups", 0), 0) << side;
+    return value_or(first, "rule.join_rows", 0) == 1;
+  };
+  EXPECT_FALSE(first_joins(56));
+  EXPECT_TRUE(first_joins(8));
+}
+
 TEST(JoinedResults, CopiesOfOtherRowsOrColumnsHaveNoProof) {
   for (const auto& [rows, columns] : {std::pair{32, 32}, {16, 64}, {48, 32}}) {
     Guesses guesses(outer_products("", rows, columns));

@@ -59,35 +59,37 @@ TEST(TappedConvolutions, OtherFiltersMapsAndStridesShareTheKernel) {
   check_guesses({{.stride = 2}, {.size = 1, .map = "y"}}, 1);
 }
 
-TEST(TappedConvolutions, ResultsSideBySideShareTheKernel) {
-  check_guesses({{.size = 1}, {.size = 3}, {.apart = 2}}, 1, false);
-}
+TEST(TappedConvolutions, ResultsSideBySideShareTheKernel) { check_guesses({{.size = 1}, {.size = 3}, {.apart = 2}}, 1, false); }
 
 /// A shortcut beside a convolution of every other place: the rows of both are those of places, not of maps.
 TEST(TappedConvolutions, AShortcutReadsEveryOtherPlace) { check_guesses({{.stride = 2}, {.size = 1, .stride = 2}}, 1); }
 
-/// Places that a sum leaves out although its map has them are no zeros of a copy.
+/// Places that a sum leaves out although its map has them are no zeros of a copy: for tiles of one image's row, and of several.
 TEST(TappedConvolutions, TermsLeftOutWithinAMapAreRefused) {
-  const auto refusal = [](const std::string& cut) -> std::string {
-    Nest nest = tapped_convolutions({{.apart = 2}});
-    SpaceGuesses whole(nest, {});
-    const Candidate candidate = whole.space->candidate(whole.points.front());
-    EXPECT_EQ(candidate.infeasible, "");
-    std::vector<Step> steps = candidate.steps;
-    BaseSchedules schedules(nest_for_tuning(tapped_convolutions({{.apart = 2, .cut = cut}}), complete_sizes(nest, {})));
-    try {
-      compile_nvptx(build_tile_program(schedules.replay(steps)), {});
-      return "compiled";
-    } catch (const UserError& error) {
-      return error.what();
-    }
-  };
-  EXPECT_EQ(refusal(""), "compiled");
-  EXPECT_EQ(refusal(" and y + 2 s >= 2"), "compiled") << "this is inside: what it leaves out lies before the map";
-  EXPECT_THAT(refusal(" and z + 2 t >= 3"), HasSubstr("add0 adds up a part of its tile of x"));
-  EXPECT_THAT(refusal(" and z + 2 t - 2 < Z - 1"), HasSubstr("add0 adds up a part of its tile of x"));
-  EXPECT_THAT(refusal(" and y + 2 s - 2 < Y - 1"), HasSubstr("add0 adds up a part of its tile of x"));
-  EXPECT_THAT(refusal(" and 2 t < Z - 1"), HasSubstr("add0 adds up a part of its tile of x"));
+  const Nest nest = tapped_convolutions({{.apart = 2}});
+  SpaceGuesses whole(nest, {});
+  for (const bool packed : {false, true}) {
+    const auto point = std::find_if(whole.points.begin(), whole.points.end(), [&](const Point& each) {
+      return (value_or(named_values(*whole.space, each), "pack_gqa", 1) > 1) == packed;
+    });
+    ASSERT_NE(point, whole.points.end());
+    const Candidate candidate = whole.space->candidate(*point);
+    ASSERT_EQ(candidate.infeasible, "");
+    const auto refusal = [&](const std::string& cut) -> std::string {
+      BaseSchedules schedules(nest_for_tuning(tapped_convolutions({{.apart = 2, .cut = cut}}), complete_sizes(nest, {})));
+      try {
+        compile_nvptx(build_tile_program(schedules.replay(candidate.steps)), {});
+        return "compiled";
+      } catch (const UserError& error) {
+        return error.what();
+      }
+    };
+    EXPECT_EQ(refusal(""), "compiled");
+    EXPECT_EQ(refusal(" and y + 2 s >= 2"), "compiled") << "this is inside: what it leaves out lies before the map";
+    for (const char* cut :
+         {"z + 2 t >= 3", "z + 2 t - 2 < Z - 1", "y + 2 s >= 3", "y + 2 s - 2 < Y - 1", "y + 2 s - 2 < Y - 2", "2 t < Z - 1"})
+      EXPECT_THAT(refusal(std::string(" and ") + cut), HasSubstr("add0 adds up a part of its tile of x")) << cut << packed;
+  }
 }
 
 }  // namespace

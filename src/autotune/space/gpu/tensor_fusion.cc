@@ -184,14 +184,13 @@ double summed_points(const Nest& nest, const NestStructure& structure) {
   return points;
 }
 
-/// Clocks of a multiprocessor that the copies before products and the products take after the rules, roughly: tiles of few terms cost as much
-/// as whole ones.
-double guessed_clocks(RuleVariants& variants, const RuleVariant& variant, const TensorAxes& axes, Fusion fusion) {
+/// Clocks of a multiprocessor that the copies before products and the products take after the rules, roughly: tiles of which a share is filled
+/// cost as much as whole ones.
+double guessed_clocks(RuleVariants& variants, const RuleVariant& variant, double filled, Fusion fusion) {
   constexpr double kProducts = 2048, kBytes = 14;  // of 16-bit operands, and of memory, in a clock
   const double copied = prepared_points(variants, variant, fusion);
   const FusionGroup& group = variants.heaviest(variant, fusion);
-  return variant.structure.loop_groups[group.heaviest].points / filled_share(axes) / kProducts +
-         copied * 4 / kBytes;  // written and read
+  return variant.structure.loop_groups[group.heaviest].points / filled / kProducts + copied * 4 / kBytes;  // written and read
 }
 
 /// Elements of temporaries that a kernel writes and others read, once for each of these.
@@ -337,10 +336,20 @@ std::set<std::string> rules_for_tensor_cores(RuleVariants& variants, const std::
   };
   // How much of a tile of 128 x 128 results fill.
   const auto filled = [&](const std::set<std::string>& rules) {
-    constexpr std::int64_t kSide = 128;
+    constexpr double kSide = 128;
     const auto axes = tensor_axes_after(variants, rules, limits);
     const bool sums = axes && axes->column >= 0;
-    return sums ? std::min(axes->row_extent, kSide) * std::min(axes->column_extent, kSide) : kSide * kSide;
+    const auto part = [](std::int64_t extent) { return std::min(1.0, static_cast<double>(extent) / kSide); };
+    return sums ? part(axes->row_extent) * part(axes->column_extent) : 1;
+  };
+  // Copies may cost more than tiles that are half empty, where products are few.
+  const auto fills_more = [&](const std::set<std::string>& rules, const std::set<std::string>& others) {
+    const double most = filled(rules), part = filled(others);
+    const auto clocks = [&](const std::set<std::string>& each, double share) {
+      const RuleVariant& variant = variants.at({each});
+      return guessed_clocks(variants, variant, share, fusion_for_tensor_cores(variants, variant, limits));
+    };
+    return most > 2 * part && clocks(rules, most) < clocks(others, part);
   };
   const auto finds_place = [&](const std::set<std::string>& rules) {
     const RuleVariant& variant = variants.at({rules});
@@ -364,7 +373,7 @@ std::set<std::string> rules_for_tensor_cores(RuleVariants& variants, const std::
     if (rule != kSkippingRule && rule != kOrderingRule) (multiplies_zeros(rule) ? zeros : more).insert(rule);
   }
   if (orders && !finds_place(usual) && !finds_place(more) && finds_place(with(more, kOrderingRule))) more.insert(kOrderingRule);
-  if (fuses(usual)) return more != usual && finds_place(more) && filled(more) > 2 * filled(usual) ? more : usual;
+  if (fuses(usual)) return more != usual && finds_place(more) && fills_more(more, usual) ? more : usual;
   if (more != usual && (fuses(more) || (!finds_place(usual) && finds_place(more)))) return more;
   // Copies that join sums, without those that lengthen runs of terms.
   if (more.contains(kSumJoiningRule)) {
@@ -438,7 +447,7 @@ std::vector<std::set<std::string>> rules_for_fuller_tiles(RuleVariants& variants
     const Fusion fusion = fusion_for_tensor_cores(variants, variant, limits);
     const auto& axes = tensor_axes_of(variants, variant, variants.heaviest(variant, fusion), limits.sm);
     filled = axes && axes->column >= 0 && has_place(variants, variant, fusion, limits) ? filled_share(*axes) : 0;
-    return filled > 0 ? guessed_clocks(variants, variant, *axes, fusion) : 0;
+    return filled > 0 ? guessed_clocks(variants, variant, filled, fusion) : 0;
   };
   double part = 0, whole = 0;
   const double before = clocks(rules, part), after = clocks(more, whole);
