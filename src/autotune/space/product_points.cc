@@ -17,33 +17,26 @@ struct ProductAxes {
 /// Terms of a sum from which its results are worth going to memory, rather than being computed where they are read.
 constexpr double kFewestTerms = 32;
 
-/// The innermost common axes that one of the reads alone has.
-std::optional<ProductAxes> own_axes(const LoopGroup& loop_group, const FusionGroup& group, const Access& a, const Access& b) {
+/// Of the product that a statement sums up; nullopt where each operand has all axes of the result, or it is no product.
+std::optional<ProductAxes> axes_of(const LoopGroup& loop_group, const Statement& statement, const FusionGroup& group) {
+  const auto product = unscaled_contraction_of(statement);
+  // Long sums of other terms of two operands (differences squared) have register blocks as well.
+  const bool terms = !product && statement.reduction == ReductionOp::add && statement.reads.size() == 2 &&
+                     terms_of_sum(loop_group) >= kFewestTerms;
+  if (!product && !terms) return std::nullopt;
+  const auto axes_of_read = [&](int ordinal) {
+    return followed_axes(loop_group, statement.reads[static_cast<std::size_t>(ordinal)]);
+  };
   const auto has = [](const std::vector<int>& axes, int axis) { return std::find(axes.begin(), axes.end(), axis) != axes.end(); };
-  const std::vector<int> of_a = followed_axes(loop_group, a), of_b = followed_axes(loop_group, b);
+  const std::vector<int> of_a = axes_of_read(product ? product->a : 0), of_b = axes_of_read(product ? product->b : 1);
   ProductAxes axes;
   for (const int axis : group.axes) {
     const bool in_a = has(of_a, axis), in_b = has(of_b, axis);
     if (in_a && !in_b) axes.row = axis;
     if (in_b && !in_a) axes.column = axis;
   }
-  return axes.row < 0 || axes.column < 0 ? std::nullopt : std::optional(axes);
-}
-
-/// Of the product that a statement sums up; nullopt where each operand has all axes of the result, or it is no product. Long sums of other
-/// terms, as of differences squared or of weighted products, have two reads that are rows and columns as well.
-std::optional<ProductAxes> axes_of(const LoopGroup& loop_group, const Statement& statement, const FusionGroup& group) {
-  if (const auto product = unscaled_contraction_of(statement)) {
-    const auto read = [&](int ordinal) { return statement.reads[static_cast<std::size_t>(ordinal)]; };
-    return own_axes(loop_group, group, read(product->a), read(product->b));
-  }
-  if (statement.reduction != ReductionOp::add || terms_of_sum(loop_group) < kFewestTerms) return std::nullopt;
-  for (std::size_t b = 1; b < statement.reads.size(); ++b) {
-    for (std::size_t a = 0; a < b; ++a) {
-      if (const auto axes = own_axes(loop_group, group, statement.reads[a], statement.reads[b])) return axes;
-    }
-  }
-  return std::nullopt;
+  if (axes.row < 0 || axes.column < 0) return std::nullopt;
+  return axes;
 }
 
 }  // namespace

@@ -47,13 +47,9 @@ void add_rows_of(const GpuPointSource& source, const RuleChoice& choice, Fusion 
   const bool kept = !shapes.empty();
   if (!kept) shapes.push_back(longest_shape(variant.structure, main, limits));
   // Products of a serial loop's steps are shared by no cluster, and nothing runs ahead of them.
-  const Nest& nest = source.variants.nest(variant);
-  const bool serial = !serial_axes(main).empty() || std::any_of(main.loop_groups.begin(), main.loop_groups.end(), [&](int u) {
-    return runs_in_steps(nest, variant.structure.loop_groups[static_cast<std::size_t>(u)]);
-  });
-  const bool in_steps = serial && multiplies(nest, variant.structure, main.loop_groups);
+  const bool in_steps =
+      !serial_axes(main).empty() && multiplies(source.variants.nest(variant), variant.structure, main.loop_groups);
   if (in_steps) std::erase_if(shapes, [](const GpuShape& shape) { return shape.cluster > 1; });
-  if (in_steps && shapes.empty()) shapes = {{256, 1, 1}, {512, 1, 1}, {128, 1, 1}};
   for (GpuShape shape : shapes) {
     if (!main.part) shape = shape_of_rows(tiles, shape);
     // A block over a part takes its work tiles one at a time: narrow ones by few threads, and there is room for more blocks.
@@ -277,18 +273,11 @@ NamedValues completed(const GpuPointSource& source, const RuleChoice& choice, Fu
   return values;
 }
 
-/// Products on plain lanes: everything together, then each statement's loops in kernels of their own.
+/// Products on plain lanes: of several, each in a kernel of its own first, which has no other statements to keep rows for. Then everything
+/// together, and what shares loops.
 void add_product_values(const GpuPointSource& source, const RuleChoice& choice, std::vector<NamedValues>& points) {
   const RuleVariant& variant = source.variants.at(choice);
   const Nest& nest = source.variants.nest(variant);
-  for (const Fusion fusion : {Fusion::maximal, Fusion::careful}) {
-    const FusionGroup& group = source.variants.heaviest(variant, fusion);
-    for (NamedValues& tiles : likely_product_tiles(nest, variant.structure, group, source.limits)) {
-      tiles.merge(fused_values(source, choice, fusion));
-      points.push_back(std::move(tiles));
-    }
-  }
-  // Several products: what computes one of them has no other statements to keep rows for.
   std::vector<std::vector<NamedValues>> products;
   for (const FusionGroup& group : source.variants.fusion_groups(variant, Fusion::alike)) {
     products.push_back(likely_product_tiles(nest, variant.structure, group, source.limits));
@@ -301,28 +290,11 @@ void add_product_values(const GpuPointSource& source, const RuleChoice& choice, 
     }
     points.push_back(completed(source, choice, Fusion::alike, std::move(tiles)));
   }
-}
-
-/// Products on plain lanes with so few results that tiles of them leave units idle: their terms in parts.
-void add_products_in_parts(const GpuPointSource& source, const std::set<std::string>& rules, std::vector<NamedValues>& points) {
-  constexpr std::int64_t kRounds = 2, kFewestTerms = 64;  // of blocks; of a part
-  const RuleVariant& whole = source.variants.at({rules});
-  const FusionGroup& sums = source.variants.heaviest(whole, Fusion::alike);
-  const LoopGroup& heavy = whole.structure.loop_groups[static_cast<std::size_t>(sums.heaviest)];
-  for (const NamedValues& tiles : likely_product_tiles(source.variants.nest(whole), whole.structure, sums, source.limits)) {
-    std::int64_t blocks = 1;
-    for (const int axis : sums.axes) {
-      const Axis& cut = whole.structure.axes[static_cast<std::size_t>(axis)];
-      blocks *= ceil_div(cut.extent, tiles.at("tile." + cut.name));
-    }
-    if (2 * blocks > source.limits.units) continue;
-    for (const int usual : source.split_axes) {
-      const int axis = source.variants.axis_after(rules, source.usual_rules, usual);
-      const int place = axis < 0 ? -1 : heavy.position_of(axis);
-      if (place < 0 || !heavy.reduced[static_cast<std::size_t>(place)]) continue;
-      const std::int64_t parts = std::min(ceil_div(kRounds * source.limits.units, blocks),
-                                          whole.structure.axes[static_cast<std::size_t>(axis)].extent / kFewestTerms);
-      if (parts > 1) points.push_back(completed(source, {rules, axis, parts}, Fusion::alike, tiles));
+  for (const Fusion fusion : {Fusion::maximal, Fusion::careful}) {
+    const FusionGroup& group = source.variants.heaviest(variant, fusion);
+    for (NamedValues& tiles : likely_product_tiles(nest, variant.structure, group, source.limits)) {
+      tiles.merge(fused_values(source, choice, fusion));
+      points.push_back(std::move(tiles));
     }
   }
 }
@@ -571,23 +543,6 @@ bool solves_systems(const GpuPointSource& source, const RuleChoice& choice) {
   return points_of(*group) >= kPart * points_of(source.variants.heaviest(variant, Fusion::none));
 }
 
-/// Are there products in the steps of too few sequences for a thread each?
-bool multiplies_in_few_sequences(const GpuPointSource& source, const RuleChoice& choice) {
-  const RuleVariant& variant = source.variants.at(choice);
-  const FusionGroup* group = nullptr;
-  for (const Fusion fusion : {Fusion::maximal, Fusion::careful, Fusion::none}) {
-    if (group == nullptr) group = heaviest_recurrence(source.variants, variant, fusion);
-  }
-  if (group == nullptr || !multiplies(source.variants.nest(variant), variant.structure, group->loop_groups)) return false;
-  const std::vector<int> steps = serial_axes(*group);
-  std::int64_t sequences = 1;
-  for (const int axis : group->axes) {
-    if (std::find(steps.begin(), steps.end(), axis) == steps.end())
-      sequences *= variant.structure.axes[static_cast<std::size_t>(axis)].extent;
-  }
-  return sequences < kWarp * source.limits.units;
-}
-
 /// Running sums: a block has whole rows of them, and what else stays there.
 void add_prefixes(const GpuPointSource& source, const RuleChoice& choice, std::vector<NamedValues>& points) {
   const RuleVariant& variant = source.variants.at(choice);
@@ -653,9 +608,7 @@ std::vector<NamedValues> likely_gpu_values(const GpuPointSource& source) {
   RuleChoice simple{source.usual_rules};
   std::erase_if(simple.rules, [](const std::string& rule) { return makes_composites(rule); });
   const bool solves = solves_systems(source, simple);
-  if (!solves && multiplies_in_few_sequences(source, simple)) add_row_values(source, simple, points);
   if (solves) add_recurrences(source, simple, true, points);
-  add_products_in_parts(source, simple.rules, points);
   add_product_values(source, simple, points);
   RuleChoice without_tiles = simple;
   const bool recomputes = std::find(source.rules.begin(), source.rules.end(), kRecomputingRule) != source.rules.end();

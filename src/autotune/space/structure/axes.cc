@@ -297,17 +297,6 @@ bool reads_own_sums(const Statement& statement) {
                                             [&](const Access& read) { return read.tensor == statement.write.tensor; });
 }
 
-bool runs_in_steps(const Nest& nest, const LoopGroup& loop_group) {
-  std::set<std::string> later;
-  for (auto name = loop_group.statements.rbegin(); name != loop_group.statements.rend(); ++name) {
-    const Statement& statement = nest.statement(*name);
-    later.insert(statement.write.tensor);
-    if (std::any_of(statement.reads.begin(), statement.reads.end(), [&](const Access& read) { return later.contains(read.tensor); }))
-      return true;
-  }
-  return false;
-}
-
 int prefix_dim(const Statement& statement) {
   if (!statement.reduction) return -1;
   const int dims = static_cast<int>(statement.dims.size());

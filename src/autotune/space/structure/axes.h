@@ -36,9 +36,6 @@ bool multiplies_matrices(const Statement& statement);
 bool multiplies(const Nest& nest);
 bool multiplies(const Nest& nest, const NestStructure& structure, const std::vector<int>& loop_groups);
 
-/// Does a statement of the loop group read what one from it on writes, as the steps of a recurrence do?
-bool runs_in_steps(const Nest& nest, const LoopGroup& loop_group);
-
 /// Does a sum read other elements of what it writes, as triangular systems do?
 bool reads_own_sums(const Statement& statement);
 
