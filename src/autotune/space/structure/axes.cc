@@ -302,7 +302,8 @@ bool runs_in_steps(const Nest& nest, const LoopGroup& loop_group) {
   for (auto name = loop_group.statements.rbegin(); name != loop_group.statements.rend(); ++name) {
     const Statement& statement = nest.statement(*name);
     later.insert(statement.write.tensor);
-    if (std::any_of(statement.reads.begin(), statement.reads.end(), [&](const Access& read) { return later.contains(read.tensor); }))
+    if (std::any_of(statement.reads.begin(), statement.reads.end(),
+                    [&](const Access& read) { return later.contains(read.tensor); }))
       return true;
   }
   return false;
