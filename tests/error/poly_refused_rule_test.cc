@@ -129,6 +129,45 @@ TEST(AlgebraError, ProductsAcrossAreOfSumsReducedBothWays) {
             "rule product_across does not apply to dot: its rows and its columns are not both reduced");
 }
 
+TEST(AlgebraError, RowReductionsAreOfSeveralDimsAndLeaveSome) {
+  const auto refused = [](const Nest& nest, const std::vector<std::string>& target) {
+    return refusal(nest, "row_reduction", target);
+  };
+  const std::string start = "rule row_reduction does not apply to ";
+  const Nest pairs = samples::summed_pairs();
+  EXPECT_EQ(refused(pairs, {"sum", "i"}), "(no error)") << "columns may come last";
+  EXPECT_EQ(refused(pairs, {"sum"}), "rule row_reduction takes a statement and the dims that it reduces first");
+  EXPECT_EQ(refused(pairs, {"X", "j"}), "rule row_reduction: nest summed_pairs has no statement X");
+  EXPECT_EQ(refused(pairs, {"loss", "j"}), start + "loss: it is no reduction in f32");
+  EXPECT_EQ(refused(samples::summed_pairs({.total = ElementType::f16}), {"sum", "j"}), start + "sum: it is no reduction in f32");
+  EXPECT_EQ(refused(pairs, {"product", "k"}), start + "product: it reduces one dim alone");
+  EXPECT_EQ(refused(pairs, {"sum", "b"}), start + "sum: b is not reduced");
+  EXPECT_EQ(refused(pairs, {"sum", "x"}), start + "sum: x is not reduced");
+  for (const std::vector<std::string>& target : {std::vector<std::string>{"sum", "i", "j"}, {"sum", "j", "j"}})
+    EXPECT_EQ(refused(pairs, target), start + "sum: the dims are not some of those that it reduces, each once");
+  Nest own = pairs;
+  for (Statement& statement : own.statements) {
+    if (statement.name != "sum") continue;
+    statement.reads.push_back(statement.write);
+    statement.value = samples::operator+(read(0), read(1));
+  }
+  EXPECT_EQ(refused(own, {"sum", "j"}), start + "sum: its terms read its own result");
+  Nest joined = pairs;
+  for (Statement& statement : joined.statements) {
+    if (statement.name == "sum") statement.group = joined.statement("init").group;
+  }
+  EXPECT_EQ(refused(joined, {"sum", "j"}), start + "sum: it shares its loops with other statements of its definition");
+  Nest below = pairs;
+  for (Statement& statement : below.statements) {
+    if (statement.name != "sum") continue;
+    statement.domain = parse_set("[B, M, N, K] -> { sum[b, i, j] : 0 <= b < B and -3 <= i < M - 3 and 0 <= j < N }", "test");
+    statement.reads[0].relation = parse_map("[B, M, N, K] -> { sum[b, i, j] -> loss[b, i + 3, j] }", "test");
+  }
+  ASSERT_NO_THROW(validate(below));
+  EXPECT_EQ(refused(below, {"sum", "j"}), start + "sum: a dim that is left has negative values");
+  EXPECT_EQ(refused(below, {"sum", "i"}), "(no error)") << "no tensor has that dim";
+}
+
 TEST(AlgebraError, RecomputedValuesAreCheapAndReadOnce) {
   EXPECT_EQ(refusal(samples::softmax(), "recompute", {"L_update"}),
             "rule recompute does not apply to L_update: it is not the only definition of a temporary, or is a reduction");

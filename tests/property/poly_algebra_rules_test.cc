@@ -55,6 +55,8 @@ const std::vector<Nest>& nests() {
       samples::early_denominator(),
       samples::copied_twice(),
       samples::quotients_by_roots(),
+      samples::summed_pairs(),
+      samples::summed_pairs({.mask = " and j <= i", .reduction = ReductionOp::max}),
       samples::interleaved_products(),
       samples::outer_products(),
       rule("join_rows").apply(samples::outer_products(), {"sum"}).nest,

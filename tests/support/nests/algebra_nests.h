@@ -171,6 +171,43 @@ inline Nest copied_twice() {
       .build();
 }
 
+/// A loss of all pairs for each b of B: reduced over i, j of loss[b, i, j] = log(1 + exp(product)), product = sum over k of x[b, i, k] y[b, j, k].
+struct SummedPairs {
+  ElementType type = ElementType::f32;
+  std::string mask{};  ///< further conditions of the pairs that are reduced
+  ReductionOp reduction = ReductionOp::add;
+  std::string element = "loss[b, i, j]";  ///< that is reduced
+  ScalarExpr value{};                     ///< none: the element itself
+  ElementType total = ElementType::f32;
+  std::int64_t results = 2;
+};
+
+inline Nest summed_pairs(const SummedPairs& pairs = {}) {
+  const std::string row = "0 <= b < B", pair = row + " and 0 <= i < M and 0 <= j < N";
+  const auto factor = [&](int ordinal) {
+    return pairs.type == ElementType::f32 ? read(ordinal) : ScalarExpr::cast(ElementType::f32, read(ordinal, pairs.type));
+  };
+  const ScalarExpr large = ScalarExpr::make(ScalarOp::max, {read(0), number(0)}),
+                   small = apply(ScalarOp::log1p, apply(ScalarOp::exp, number(0) - apply(ScalarOp::abs, read(0))));
+  const ScalarExpr value = pairs.value.defined() ? pairs.value : read(0);
+  const bool wide = pairs.total == ElementType::f32;
+  return NestBuilder("summed_pairs", {{"B", pairs.results}, {"M", 5}, {"N", 4}, {"K", 3}})
+      .tensor("x", TensorRole::input, {"B", "M", "K"}, pairs.type)
+      .tensor("y", TensorRole::input, {"B", "N", "K"}, pairs.type)
+      .tensor("product", TensorRole::temporary, {"B", "M", "N"})
+      .tensor("loss", TensorRole::temporary, {"B", "M", "N"})
+      .tensor("out", TensorRole::output, {"B"}, pairs.total)
+      .statement("product_init[b, i, j] : " + pair, "product[b, i, j]", {}, number(0))
+      .statement("product[b, i, j, k] : " + pair + " and 0 <= k < K", "product[b, i, j]", {"x[b, i, k]", "y[b, j, k]"},
+                 factor(0) * factor(1), ReductionOp::add)
+      .statement("loss[b, i, j] : " + pair, "loss[b, i, j]", {"product[b, i, j]"}, large + small)
+      .statement("init[b] : " + row, "out[b]", {},
+                 ScalarExpr::constant(neutral_element(pairs.reduction, pairs.total), pairs.total))
+      .statement("sum[b, i, j] : " + pair + pairs.mask, "out[b]", {pairs.element},
+                 wide ? value : ScalarExpr::cast(pairs.total, value), pairs.reduction)
+      .build();
+}
+
 /// y = x / sqrt(|z| + 1), element by element.
 inline Nest quotients_by_roots() {
   const std::string pair = "0 <= i < R and 0 <= j < C";

@@ -108,6 +108,41 @@ TEST(Bf16x6, ShortSumsAndThoseOfWhatComesFromProductsStayInPlace) {
   EXPECT_EQ(open.statement("power_middle").value.args()[0].op(), ScalarOp::select);
 }
 
+/// out[i, l] = sum over j of h[i, j] times columns[l, j], h[i, j] = |sum over k < K of x[i, k] y[j, k]|; `columns` may be h itself.
+Nest product_of_product(const std::string& columns, std::int64_t terms) {
+  const std::string pair = "0 <= i < M and 0 <= j < M";
+  return NestBuilder("product_of_product", {{"M", 2048}, {"K", terms}})
+      .tensor("x", TensorRole::input, {"M", "K"})
+      .tensor("y", TensorRole::input, {"M", "K"})
+      .tensor("z", TensorRole::input, {"M", "M"})
+      .tensor("first", TensorRole::temporary, {"M", "M"})
+      .tensor("h", TensorRole::temporary, {"M", "M"})
+      .tensor("sums", TensorRole::temporary, {"M", "M"})
+      .tensor("out", TensorRole::output, {"M", "M"})
+      .statement("first_init[i, j] : " + pair, "first[i, j]", {}, number(0))
+      .statement("first[i, j, k] : " + pair + " and 0 <= k < K", "first[i, j]", {"x[i, k]", "y[j, k]"}, read(0) * read(1),
+                 ReductionOp::add)
+      .statement("h[i, j] : " + pair, "h[i, j]", {"first[i, j]"}, apply(ScalarOp::abs, read(0)))
+      .statement("init[i, l] : 0 <= i < M and 0 <= l < M", "sums[i, l]", {}, number(0))
+      .statement("sum[i, l, j] : 0 <= l < M and " + pair, "sums[i, l]", {"h[i, j]", columns + "[l, j]"}, read(0) * read(1),
+                 ReductionOp::add)
+      .statement("out[i, l] : 0 <= i < M and 0 <= l < M", "out[i, l]", {"sums[i, l]"}, read(0))
+      .build();
+}
+
+TEST(Bf16x6, PartsOfWhatComesFromLongSumsOrIsRowsAndColumnsAreInChunks) {
+  const auto chunks = [](const Nest& nest) { return in_parts(nest).find_statement("sums_chunks_sum") != nullptr; };
+  EXPECT_FALSE(chunks(product_of_product("z", 512)));
+  EXPECT_TRUE(chunks(product_of_product("z", 513))) << "no kernel has whole rows of it";
+  EXPECT_TRUE(chunks(product_of_product("h", 64))) << "rows and columns of one product";
+  EXPECT_TRUE(chunks(in_parts(product_of_product("z", 512), "first"))) << "its first sum is in chunks itself";
+  for (const char* columns : {"z", "h"}) {
+    const Nest before = product_of_product(columns, 64), after = in_parts(before);
+    validate(after);
+    EXPECT_EQ(differences(before, after, {{"M", 3}, {"K", 2}}, 20), 0) << columns;
+  }
+}
+
 /// Rows of one special value, or of one among ordinary ones, against each other; and values that bf16 does not hold.
 const std::vector<double>& special_values() {
   constexpr double kInfinity = std::numeric_limits<double>::infinity(), kNaN = std::numeric_limits<double>::quiet_NaN();

@@ -212,7 +212,8 @@ bool all_parts_are_tiles(RuleVariants& variants, const RuleVariant& variant) {
   const std::vector<LoopGroup>& all = variant.structure.loop_groups;
   for (int u = 0; u < static_cast<int>(all.size()); ++u) {
     const bool cut = std::any_of(variant.structure.parts.begin(), variant.structure.parts.end(), [&](const PartAxis& part) {
-      return all[static_cast<std::size_t>(u)].position_of(part.axis) >= 0 && all[static_cast<std::size_t>(u)].position_of(part.whole) >= 0;
+      return all[static_cast<std::size_t>(u)].position_of(part.axis) >= 0 &&
+             all[static_cast<std::size_t>(u)].position_of(part.whole) >= 0;
     });
     if (cut && !tiled.contains(u)) return false;
   }

@@ -102,7 +102,8 @@ bool comes_from_products(const Nest& nest, const std::string& tensor) {
     const std::vector<const Statement*> writers = writers_of(nest, rest.back());
     rest.pop_back();
     for (const Statement* writer : writers) {
-      if (multiplies(*writer) && !adds_up_chunk(nest, *writer) && default_points(nest, *writer, reduced_dims(*writer)) <= kRowTerms)
+      if (multiplies(*writer) && !adds_up_chunk(nest, *writer) &&
+          default_points(nest, *writer, reduced_dims(*writer)) <= kRowTerms)
         return true;
       for (const Access& read : writer->reads) {
         if (seen.insert(read.tensor).second) rest.push_back(read.tensor);
@@ -182,7 +183,8 @@ class SixProducts {
     const Parts &a = parts.at(read(operands_.first).tensor), &b = parts.at(read(operands_.second).tensor);
     const std::string &first = read(operands_.first).tensor, &second = read(operands_.second).tensor;
     // What is rows and columns of one product stays in no kernel that makes it.
-    if (is_short() || (first != second && (comes_from_products(edit_.nest(), first) || comes_from_products(edit_.nest(), second))))
+    if (is_short() ||
+        (first != second && (comes_from_products(edit_.nest(), first) || comes_from_products(edit_.nest(), second))))
       return in_place(a, b);
     const isl::map whole = add_chunks(a, b);
     const ScalarExpr zero = ScalarExpr::constant(0);

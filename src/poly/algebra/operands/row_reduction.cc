@@ -81,7 +81,8 @@ std::vector<int> columns_of(const Nest& nest, const Statement& statement) {
     for (const int dim : reduced) {
       const bool last = followed.back().contains(dim);
       if (last) columns.push_back(dim);
-      rows = rows || (!last && std::any_of(followed.begin(), followed.end(), [&](const std::set<int>& each) { return each.contains(dim); }));
+      rows = rows || (!last && std::any_of(followed.begin(), followed.end(),
+                                           [&](const std::set<int>& each) { return each.contains(dim); }));
     }
     if (rows && columns.size() == 1) return columns;
   }
@@ -106,7 +107,8 @@ std::vector<int> dims_named(const Statement& statement, const std::vector<std::s
   const std::vector<int> reduced = reduced_dims(statement);
   std::vector<int> dims;
   for (auto name = target.begin() + 1; name != target.end(); ++name) {
-    const auto found = std::find_if(reduced.begin(), reduced.end(), [&](int dim) { return statement.dims[static_cast<std::size_t>(dim)] == *name; });
+    const auto found = std::find_if(reduced.begin(), reduced.end(),
+                                    [&](int dim) { return statement.dims[static_cast<std::size_t>(dim)] == *name; });
     if (found == reduced.end()) refuse_rule(kName, statement.name, fmt::format("{} is not reduced", *name));
     dims.push_back(*found);
   }
@@ -136,7 +138,8 @@ RuleResult apply(const Nest& nest, const std::vector<std::string>& target) {
   Statement outer = rows.over(name);
   outer.write = {whole.write.tensor, rows.seen_by(outer, whole.write.relation)};
   outer.reduction = whole.reduction;
-  outer.value = ScalarExpr::read(add_read(outer, {tensor.name, rows.seen_by(outer, rows.element(tensor.name))}), ElementType::f32);
+  outer.value =
+      ScalarExpr::read(add_read(outer, {tensor.name, rows.seen_by(outer, rows.element(tensor.name))}), ElementType::f32);
   insert_statement(result, group_begin(result, name), start);
   insert_statement(result, group_begin(result, name), inner);
   outer.group = result.statement(name).group;
