@@ -97,35 +97,6 @@ Nest covariance() {
       .build();
 }
 
-/// Chances of hidden states, step by step: h[z, t + 1] = raw / (sum of raw), raw = (h[z, t] into) seen[z, t + 1].
-Nest hidden_states() {
-  const std::string step = "0 <= t < T - 1 and 0 <= z < Z", state = step + " and 0 <= l < L";
-  return NestBuilder("hidden_states", {{"Z", 128}, {"T", 16}, {"L", 64}})
-      .tensor("into", TensorRole::input, {"L", "L"})
-      .tensor("seen", TensorRole::input, {"Z", "T", "L"})
-      .tensor("sum", TensorRole::temporary, {"T", "Z", "L"})
-      .tensor("raw", TensorRole::temporary, {"T", "Z", "L"})
-      .tensor("total", TensorRole::temporary, {"T", "Z"})
-      .tensor("h", TensorRole::output, {"Z", "T", "L"})
-      .statement("first[z, t, l] : 0 <= z < Z and t = 0 and 0 <= l < L", "h[z, t, l]", {"seen[z, 0, l]"}, read(0))
-      .statement("start[t, p, z, l, m] : p = 0 and m = 0 and " + state, "sum[t, z, l]", {}, number(0))
-      .statement("sum[t, p, z, l, m] : p = 0 and 0 <= m < L and " + state, "sum[t, z, l]", {"h[z, t, m]", "into[m, l]"},
-                 read(0) * read(1), ReductionOp::add)
-      .join_last()
-      .statement("raw[t, p, z, l, m] : p = 0 and m = L and " + state, "raw[t, z, l]", {"sum[t, z, l]", "seen[z, t + 1, l]"},
-                 apply(ScalarOp::abs, read(0) * read(1)) + number(0.125))
-      .join_last()
-      .statement("total_init[t, p, z, l, m] : p = 1 and l = 0 and m = 0 and " + step, "total[t, z]", {}, number(0))
-      .join_last()
-      .statement("total[t, p, z, l, m] : p = 1 and m = 0 and " + state, "total[t, z]", {"raw[t, z, l]"}, read(0),
-                 ReductionOp::add)
-      .join_last()
-      .statement("h[t, p, z, l, m] : p = 2 and m = 0 and " + state, "h[z, t + 1, l]", {"raw[t, z, l]", "total[t, z]"},
-                 read(0) / read(1))
-      .join_last()
-      .build();
-}
-
 std::string listed(const Candidate& candidate) {
   std::string text;
   for (const Step& step : candidate.steps) text += describe(step) + "\n";
@@ -167,23 +138,6 @@ TEST(RowReductions, ACovarianceInF32IsOneKernelOfSixProducts) {
   EXPECT_TRUE(applies(first, "row_reduction", "out"));
   EXPECT_EQ(count(first, "tensor_cores"), 1) << listed(first);
   EXPECT_EQ(wrong(guesses, 0, {{"R", 75}, {"C", 132}}, 1e-5), "");
-}
-
-TEST(RecurrencesWithProducts, HaveABlockForEachSequenceAndNoClusters) {
-  testing::SpaceGuesses guesses(fix_sizes(hidden_states(), {{"T", 16}, {"L", 64}}), {});
-  std::optional<std::size_t> block, thread;
-  for (std::size_t k = 0; k < guesses.points.size(); ++k) {
-    const NamedValues values = guesses.values(k);
-    EXPECT_LE(value_or(values, "cluster", 1), 1) << k;
-    if (!guesses.space->candidate(guesses.points[k]).infeasible.empty()) continue;
-    const bool in_threads = value_or(values, "form", 0) == 1;
-    if (in_threads && !thread) thread = k;
-    if (!in_threads && value_or(values, "tile.z", 0) == 1 && !block) block = k;
-  }
-  ASSERT_TRUE(block);
-  EXPECT_LT(*block, thread.value_or(guesses.points.size()));
-  EXPECT_EQ(*block, 0U) << listed(guesses.space->candidate(guesses.points[0]));
-  EXPECT_EQ(wrong(guesses, *block, {{"Z", 3}}, 1e-4), "");
 }
 
 }  // namespace
