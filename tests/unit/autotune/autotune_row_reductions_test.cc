@@ -1,5 +1,4 @@
-// Reductions over rows and columns of products, and recurrences with products in their steps: what is guessed first, and that its code is
-// right.
+// Reductions over rows and columns of products: what is guessed first, and that its code is right.
 #include "support/nests/sample_nests.h"
 #include "support/nests/space_guesses.h"
 #include "support/simt/simt_image.h"
