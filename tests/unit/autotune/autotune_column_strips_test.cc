@@ -2,6 +2,7 @@
 // reads it again.
 #include "autotune/space/group_choice.h"
 #include "support/nests/sample_nests.h"
+#include "unit/autotune/candidate_steps.h"
 #include "unit/autotune/searched_problem.h"
 
 #include <gtest/gtest.h>
@@ -52,11 +53,8 @@ std::optional<Strips> first_strips(const SearchedProblem& problem) {
   const Point first = problem.space->defaults().front();
   const NamedValues values = named_values(*problem.space, first);
   const Candidate candidate = problem.space->candidate(first);
-  const auto count = [&](const char* step) {
-    return std::count_if(candidate.steps.begin(), candidate.steps.end(), [&](const Step& each) { return each.name == step; });
-  };
-  if (!candidate.infeasible.empty() || candidate.cut || count("gpu_threads") != 1) return std::nullopt;
-  return Strips{value_or(values, "tile.q", 0), value_or(values, "threads", 0), count("stage") == 1};
+  if (!candidate.infeasible.empty() || candidate.cut || testing::count_steps(candidate, "gpu_threads") != 1) return std::nullopt;
+  return Strips{value_or(values, "tile.q", 0), value_or(values, "threads", 0), testing::count_steps(candidate, "stage") == 1};
 }
 
 TEST(ColumnStrips, PlacesAreInOneKernelWithAllOfTheirChannels) {

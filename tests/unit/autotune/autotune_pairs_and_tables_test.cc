@@ -3,6 +3,7 @@
 #include "autotune/space/structure/rule_variants.h"
 #include "support/nests/half_values.h"
 #include "support/nests/pair_nests.h"
+#include "unit/autotune/candidate_steps.h"
 #include "unit/autotune/searched_problem.h"
 
 #include <gtest/gtest.h>
@@ -11,6 +12,7 @@ namespace nestor {
 namespace {
 
 using namespace samples;
+using testing::count_steps;
 using testing::SearchedProblem;
 
 /// out[i, d] = found[0, i, d] - found[1, i, d] / 2 with found[w, i, d] = sum over j of relu(q[w, i] k[j]) v[j, d].
@@ -124,18 +126,13 @@ Nest normed_heads() {
       .build();
 }
 
-int count(const Candidate& candidate, const std::string& step) {
-  return static_cast<int>(
-      std::count_if(candidate.steps.begin(), candidate.steps.end(), [&](const Step& each) { return each.name == step; }));
-}
-
 TEST(JoinedHeads, ComeAfterTheKernelOfTheirProducts) {
   SearchedProblem problem(difference_of_heads(), {});
   const Point first = problem.space->defaults().front();
   const Candidate candidate = problem.space->candidate(first);
   ASSERT_EQ(candidate.infeasible, "");
-  EXPECT_EQ(count(candidate, "tensor_cores"), 1) << "both products of a head stay in one kernel";
-  EXPECT_EQ(count(candidate, "gpu_threads"), 1);
+  EXPECT_EQ(count_steps(candidate, "tensor_cores"), 1) << "both products of a head stay in one kernel";
+  EXPECT_EQ(count_steps(candidate, "gpu_threads"), 1);
   for (const Sizes& sizes : {Sizes{{"I", 133}, {"J", 71}}, Sizes{{"I", 1}, {"J", 8}}})
     EXPECT_EQ(problem.difference(first, sizes, 4e-3), "");
 }
@@ -145,7 +142,7 @@ TEST(WideRows, HaveBothProductsOnTensorCoresThoughNoKernelHasRoomForBoth) {
   const Point first = problem.space->defaults().front();
   const Candidate candidate = problem.space->candidate(first);
   ASSERT_EQ(candidate.infeasible, "");
-  EXPECT_EQ(count(candidate, "tensor_cores"), 2);
+  EXPECT_EQ(count_steps(candidate, "tensor_cores"), 2);
   for (const Sizes& sizes : {Sizes{{"B", 2}, {"H", 5}, {"J", 72}}, Sizes{{"B", 1}, {"H", 1}, {"J", 8}}})
     EXPECT_EQ(problem.difference(first, sizes, 4e-3), "");
 }
@@ -155,8 +152,8 @@ TEST(LateDefinitions, LeaveAResultInTheKernelOfItsProduct) {
   const Point first = problem.space->defaults().front();
   const Candidate candidate = problem.space->candidate(first);
   ASSERT_EQ(candidate.infeasible, "");
-  EXPECT_EQ(count(candidate, "tensor_cores"), 1);
-  EXPECT_LE(count(candidate, "gpu_threads"), 2) << "nothing stands behind the product";
+  EXPECT_EQ(count_steps(candidate, "tensor_cores"), 1);
+  EXPECT_LE(count_steps(candidate, "gpu_threads"), 2) << "nothing stands behind the product";
   for (const Sizes& sizes : {Sizes{{"R", 67}, {"O", 72}, {"K", 136}}, Sizes{{"R", 1}, {"O", 8}, {"K", 8}}})
     EXPECT_EQ(problem.difference(first, sizes, 4e-3), "");
 }
@@ -166,8 +163,8 @@ TEST(RowsOfHeads, AreSomeOfThemWhereTheirNumberIsNotKnown) {
   const Point first = problem.space->defaults().front();
   const Candidate candidate = problem.space->candidate(first);
   ASSERT_EQ(candidate.infeasible, "");
-  EXPECT_EQ(count(candidate, "tensor_cores"), 1);
-  EXPECT_EQ(count(candidate, "gpu_threads"), 1) << "sums of squares and what they divide are one kernel";
+  EXPECT_EQ(count_steps(candidate, "tensor_cores"), 1);
+  EXPECT_EQ(count_steps(candidate, "gpu_threads"), 1) << "sums of squares and what they divide are one kernel";
   for (const Sizes& sizes : {Sizes{{"P", 67}, {"H", 3}, {"K", 72}}, Sizes{{"P", 1}, {"H", 17}, {"K", 8}}})
     EXPECT_EQ(problem.difference(first, sizes, 4e-3), "");
 }
@@ -206,7 +203,7 @@ TEST(Pairs, DistancesNeedNoPlace) {
       });
       if (!candidate.infeasible.empty() || !recomputes) continue;
       if (++guesses > 3) break;
-      EXPECT_LE(count(candidate, "gpu_threads"), 2);
+      EXPECT_LE(count_steps(candidate, "gpu_threads"), 2);
       EXPECT_EQ(problem.difference(point, small), "");
     }
     EXPECT_GT(guesses, 0);

@@ -4,6 +4,7 @@
 #include "autotune/space/structure/rule_variants.h"
 #include "support/nests/half_values.h"
 #include "support/nests/tensor_nests.h"
+#include "unit/autotune/candidate_steps.h"
 #include "unit/autotune/searched_problem.h"
 
 #include <gtest/gtest.h>
@@ -135,10 +136,7 @@ TEST(ParallelParts, TheFirstGuessIsRight) {
   const Point first = problem.space->defaults().front();
   const Candidate candidate = problem.space->candidate(first);
   ASSERT_EQ(candidate.infeasible, "");
-  const auto count = [&](const std::string& name) {
-    return std::count_if(candidate.steps.begin(), candidate.steps.end(), [&](const Step& step) { return step.name == name; });
-  };
-  EXPECT_EQ(count("tensor_cores"), 1);
+  EXPECT_EQ(testing::count_steps(candidate, "tensor_cores"), 1);
   for (const Sizes& sizes : {Sizes{{"N", 2}, {"S", 72}}, Sizes{{"N", 1}, {"S", 8}}})
     EXPECT_EQ(problem.difference(first, sizes, 2e-3), "");
 }

@@ -2,6 +2,7 @@
 #include "support/nests/sample_nests.h"
 #include "support/nests/space_guesses.h"
 #include "support/simt/simt_image.h"
+#include "unit/autotune/candidate_steps.h"
 
 #include <gtest/gtest.h>
 
@@ -14,16 +15,12 @@ namespace nestor {
 namespace {
 
 using namespace samples;
+using testing::count_steps;
 
 bool applies(const Candidate& candidate, const std::string& rule, const std::string& statement = "") {
   return std::any_of(candidate.steps.begin(), candidate.steps.end(), [&](const Step& step) {
     return step.name == "apply_rule" && step.args.at(0) == rule && (statement.empty() || step.args.at(1) == statement);
   });
-}
-
-int count(const Candidate& candidate, const std::string& step) {
-  return static_cast<int>(
-      std::count_if(candidate.steps.begin(), candidate.steps.end(), [&](const Step& each) { return each.name == step; }));
 }
 
 std::string wrong(testing::SpaceGuesses& guesses, std::size_t k, const Sizes& ragged, double tolerance) {
@@ -108,7 +105,7 @@ TEST(RowReductions, ALossOfAllPairsLeavesPartsOfRowsInTheKernelOfItsProduct) {
   ASSERT_EQ(first.infeasible, "");
   EXPECT_TRUE(applies(first, "row_reduction", "total"));
   EXPECT_TRUE(applies(first, "split_reduction", "total_rows")) << listed(first);
-  EXPECT_EQ(count(first, "tensor_cores"), 1);
+  EXPECT_EQ(count_steps(first, "tensor_cores"), 1);
   for (const std::int64_t pairs : {130, 300, 1}) EXPECT_EQ(wrong(guesses, 0, {{"P", pairs}, {"K", 72}}, 4e-3), "") << pairs;
 }
 
@@ -125,7 +122,7 @@ TEST(RowReductions, ProductsOfSeveralShapesHaveNoPartsBesideTheirTiles) {
   EXPECT_GT(feasible, 3);
   const Candidate first = guesses.space->candidate(guesses.points.at(0));
   for (const char* name : {"between", "within", "beside"}) EXPECT_TRUE(applies(first, "row_reduction", name));
-  EXPECT_EQ(count(first, "tensor_cores"), 3);
+  EXPECT_EQ(count_steps(first, "tensor_cores"), 3);
   EXPECT_EQ(wrong(guesses, 0, {{"R", 71}, {"I", 72}, {"J", 136}}, 4e-3), "");
 }
 
@@ -135,7 +132,7 @@ TEST(RowReductions, ACovarianceInF32IsOneKernelOfSixProducts) {
   ASSERT_EQ(first.infeasible, "");
   EXPECT_TRUE(applies(first, "bf16x6", "product"));
   EXPECT_TRUE(applies(first, "row_reduction", "out"));
-  EXPECT_EQ(count(first, "tensor_cores"), 1) << listed(first);
+  EXPECT_EQ(count_steps(first, "tensor_cores"), 1) << listed(first);
   EXPECT_EQ(wrong(guesses, 0, {{"R", 75}, {"C", 132}}, 1e-5), "");
 }
 

@@ -373,7 +373,7 @@ std::optional<TensorAxes> axes_of_sums(const Nest& nest, const NestStructure& st
   std::map<std::string, TensorOperand> rows, columns;  // by the elements that tiles of rows and of columns come from
   int stream = 0;                                      // a sum that is read ends the loop that streams its terms
   std::set<std::pair<int, std::string>> tiles;         // of sums
-  bool same_packs = true, same_taps = true;
+  bool same_packs = true, same_taps = true, sums_parts = false;
   std::vector<std::int64_t> taps;
   std::optional<isl::set> tap_places;
   std::set<std::string> summed;
@@ -407,12 +407,10 @@ std::optional<TensorAxes> axes_of_sums(const Nest& nest, const NestStructure& st
         same_taps = same_taps && (!tap_places || places.is_equal(*tap_places));
         tap_places = places;
       }
-      const bool sums_parts = common && common->sums_parts;
       if (!common || axes->inner > common->inner) common = axes;
-      common->sums_parts = sums_parts;
       tiles.emplace(stream, statement.write.tensor);
       const auto products = unscaled_contractions_of(statement);
-      common->sums_parts = common->sums_parts || products.size() > 1;
+      sums_parts = sums_parts || products.size() > 1;
       for (const int ordinal : operands_of(products)) {
         const Access& read = statement.reads[static_cast<std::size_t>(ordinal)];
         const bool of_rows = has(moved_axes(loop_group, read, Moves::strided), axes->row);
@@ -424,7 +422,8 @@ std::optional<TensorAxes> axes_of_sums(const Nest& nest, const NestStructure& st
   if (!common || (group.tile_is_part && common->column != group.part->whole)) return std::nullopt;
   if (common->whole_rows && !has_whole_rows(nest, structure, group, *common)) return std::nullopt;
   // What adds up chunks, or parts, has a tile of its own.
-  common->first_products = static_cast<int>(tiles.size()) * (common->chunk_axis >= 0 || common->sums_parts ? 2 : 1);
+  common->first_products = static_cast<int>(tiles.size()) * (common->chunk_axis >= 0 || sums_parts ? 2 : 1);
+  common->sums_parts = sums_parts;
   common->same_taps = same_taps;
   if (!same_packs) return std::nullopt;
   for (const auto& [tensor, operand] : rows) common->row_operands.push_back(operand);

@@ -29,8 +29,10 @@ inline constexpr const char* kAcrossRule = "product_across";
 
 /// The rule that copies operands whose rows tensor copies cannot read.
 inline constexpr const char* kAligningRule = "copy_rows";
-inline constexpr const char* kRoundingRule = "round_operand";
 inline constexpr const char* kOrderingRule = "terms_last";  ///< copies that are no larger than their operands
+
+/// The rule that keeps a computed operand in the 16 bits of the other one.
+inline constexpr const char* kRoundingRule = "round_operand";
 
 /// The rule that leaves out terms of products that are zeros, which other rules would copy.
 inline constexpr const char* kSkippingRule = "skip_zeros";
