@@ -82,6 +82,7 @@ struct LoopCode {
   // Filled by whoever executes the code:
   int statement_index = -1;
   std::vector<std::int64_t> strides;  ///< loop: step of each dim of its only statement; empty: iterate one by one
+  bool parallel = false;              ///< loop: processes may share its iterations
 };
 
 /// Compiles an AST; its iterators get slots beyond those in `slots`, and are added there.

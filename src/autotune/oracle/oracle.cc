@@ -278,14 +278,14 @@ bool depends_on_all(Reference& probe, const Nest& nest) {
 }  // namespace
 
 void limit_bounds_of(const Reference& reference, const HostTensors& inputs, std::vector<OracleSample>& samples, const Nest& nest,
-                     bool narrows) {
+                     bool narrows, int processes) {
   std::vector<OracleSample> limited = samples;
   if (!limit_bounds(limited, nest, narrows) || !reference.recurrent()) {
     samples = std::move(limited);
     return;
   }
   Reference again = reference.copy_for(inputs);
-  again.evaluate_rounded(kFullLimit);
+  again.evaluate_rounded(kFullLimit, processes);
   std::vector<double> rounded;
   for (const OracleSample& sample : samples)
     rounded.push_back(again.value(sample.tensor, sample.linear, kFullLimit).value_or(sample.value));
@@ -317,7 +317,7 @@ std::optional<std::vector<OracleSample>> whole_samples(const Nest& nest, const S
   Reference all(nest, sizes, scalars, inputs);
   all.stop_by(stop);
   try {
-    all.evaluate_all(kFullLimit);
+    all.evaluate_all(kFullLimit, host_threads());
   } catch (const UserError&) {
     return std::nullopt;
   }
@@ -355,7 +355,7 @@ std::vector<OracleSample> reference_samples(const Nest& nest, const Sizes& sizes
   std::vector<OracleSample> result;
   try {
     if (!reference.backward_possible() || reference.full_cost() <= kCheap) {
-      reference.evaluate_all(kFullLimit);
+      reference.evaluate_all(kFullLimit, host_threads());
       result = all_samples(reference, nest, kAllElements);
     } else {
       refuse_costly_elements(reference, nest, sizes);
@@ -363,7 +363,7 @@ std::vector<OracleSample> reference_samples(const Nest& nest, const Sizes& sizes
       result =
           whole ? std::move(*whole) : chosen_samples(reference, nest, samples, seed, {host_threads(), kMostSampleSeconds}, stop);
     }
-    limit_bounds_of(reference, inputs, result, nest, may_round_operands(nest));
+    limit_bounds_of(reference, inputs, result, nest, may_round_operands(nest), host_threads());
   } catch (const EvaluationStopped&) {
     return {};
   }

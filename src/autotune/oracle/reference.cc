@@ -109,6 +109,11 @@ class Reference::Leaves : public LeafSource, public LeafErrors {
     std::array<std::int64_t, kChunk> address;
     access.elements(dims_, strides_, count, store.strides, address.data());
     const int version = version_read(access, store);
+    if (!whole_ || !store.reduced) {
+      const LazyDoubles& errors = reference_.errors_of(access.tensor, version);
+      for (int k = 0; k < count; ++k) out[k] = address[k] < 0 ? 0 : errors.get(address[k]);
+      return true;
+    }
     for (int k = 0; k < count; ++k) {
       const bool again = k > 0 && address[k] == address[k - 1];
       out[k] = again ? out[k - 1] : address[k] < 0 ? 0 : reference_.error_of(access.tensor, version, address[k], whole_);

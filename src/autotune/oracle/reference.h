@@ -22,6 +22,8 @@
 
 namespace nestor {
 
+class ProcessTeam;
+
 /// Doubles in lazily touched zero pages; an element that was never written is unknown.
 class LazyDoubles {
  public:
@@ -128,13 +130,15 @@ class Reference {
   double full_cost() const;
   /// False when elements are overwritten or depend on statements of their own group: only evaluate_all gives them then.
   bool backward_possible() const { return backward_possible_; }
-  /// Runs every statement in the original order. Throws UserError beyond `cost_limit` or too much memory.
-  void evaluate_all(double cost_limit);
+  /// Runs every statement in the original order. Throws UserError beyond `cost_limit` or too much memory. Of more `processes` than one, which
+  /// are forked where that is worth it, each takes a share of loops whose iterations are independent; values do not depend on who computes
+  /// them. No other thread may run then.
+  void evaluate_all(double cost_limit, int processes = 1);
   /// Do statements of a group read what the group writes, as steps of a recurrence do? They may amplify rounding without limit.
   bool recurrent() const { return recurrent_; }
   /// Runs every statement as evaluate_all() does, but rounds each value to f32, and sums term by term: what one kernel might compute. For
   /// value() alone.
-  void evaluate_rounded(double cost_limit);
+  void evaluate_rounded(double cost_limit, int processes = 1);
   /// Final value of an element; nothing when no statement writes it. Throws UserError when `cost_limit` (over all calls) is exceeded.
   std::optional<double> value(const std::string& tensor, std::int64_t linear, double cost_limit);
   /// The same with what rounding may do to it.
@@ -218,6 +222,10 @@ class Reference {
   isl::union_map order_of_group(std::size_t first, std::size_t last) const;
   void compile_groups();
   void finish_loops(LoopCode& code, bool whole) const;
+  void mark_parallel(LoopCode& code) const;
+  Sink whole_sink();
+  bool evaluate_together(int processes);
+  void walk_together(const LoopCode& code, std::int64_t* frame, const Sink& sink, ProcessTeam& team);
   void walk(const LoopCode& code, std::int64_t* frame, const Sink& sink);
   void call(const LoopCode& statement, std::int64_t* frame, const std::vector<std::int64_t>& strides, int count,
             const Sink& sink);

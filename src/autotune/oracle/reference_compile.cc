@@ -505,39 +505,49 @@ void Reference::finish_loops(LoopCode& code, bool whole) const {
   code.strides = std::move(strides);
 }
 
+namespace {
+
+/// The only statement within; null: there are several.
+const LoopCode* only_statement(const LoopCode& code) {
+  if (code.kind == LoopCode::Kind::statement) return &code;
+  return code.children.size() == 1 ? only_statement(code.children[0]) : nullptr;
+}
+
+bool moved_within(const LoopCode& code, const IndexExpr& argument) {
+  if (code.kind == LoopCode::Kind::loop && argument.coefficient(code.slot) != 0) return true;
+  return std::any_of(code.children.begin(), code.children.end(),
+                     [&](const LoopCode& child) { return moved_within(child, argument); });
+}
+
+}  // namespace
+
+/// Marks loops whose iterations write elements of their own and read nothing that these write: one dim moves by them alone, and is an index
+/// of what is written.
+void Reference::mark_parallel(LoopCode& code) const {
+  for (LoopCode& child : code.children) mark_parallel(child);
+  const LoopCode* leaf = code.kind == LoopCode::Kind::loop ? only_statement(code.children[0]) : nullptr;
+  if (leaf == nullptr) return;
+  const CompiledStatement& statement = statements_[leaf->statement_index];
+  const auto same_tensor = [&](const CompiledAccess& read) { return read.tensor == statement.write.tensor; };
+  if (std::any_of(statement.reads.begin(), statement.reads.end(), same_tensor)) return;
+  std::optional<std::size_t> moved;
+  for (std::size_t k = 0; k < leaf->arguments.size(); ++k) {
+    const auto factor = leaf->arguments[k].coefficient(code.slot);
+    if (!factor || (*factor != 0 && moved)) return;
+    if (*factor != 0) moved = k;
+  }
+  if (!moved || moved_within(code.children[0], leaf->arguments[*moved])) return;
+  code.parallel = std::any_of(statement.write.index.begin(), statement.write.index.end(), [&](const DimFunction& index) {
+    if (!index.linear || index.factors[*moved] == 0) return false;
+    return std::count(index.factors.begin(), index.factors.end(), 0) + 1 == static_cast<std::ptrdiff_t>(index.factors.size());
+  });
+}
+
 void Reference::refuse_cost(double cost, double limit) {
   user_error(
       "oracle: evaluating the definition at these sizes takes {:.0f} million operations, more than {:.0f} million; use smaller "
       "sizes",
       cost / 1e6, limit / 1e6);
-}
-
-void Reference::evaluate_all(double cost_limit) {
-  limit_ = cost_limit;
-  if (full_cost() > cost_limit) refuse_cost(full_cost(), cost_limit);
-  constexpr double kMemoryLimit = 1.5e9;
-  double bytes = 0;
-  for (const Store& store : stores_) {
-    const std::size_t size = store.input ? 0 : store.reduced ? sizeof(double) + sizeof(ErrorSum) : 2 * sizeof(double);
-    bytes += static_cast<double>(size) * static_cast<double>(store.elements);
-  }
-  if (bytes > kMemoryLimit) {
-    user_error("oracle: reference values at these sizes take {:.1f} GB, more than {:.1f} GB; use smaller sizes", bytes / 1e9,
-               kMemoryLimit / 1e9);
-  }
-  require_memory({static_cast<std::int64_t>(bytes)}, "evaluating the definition");
-  for (Store& store : stores_) {
-    if (store.reduced) store.sums = ZeroPages<ErrorSum>(store.elements);
-  }
-  evaluated_ = true;
-  const Sink sink = [this](int statement, const std::int64_t* dims, const std::vector<std::int64_t>& strides, int count) {
-    rounds_ ? store_rounded(statement, dims, strides, count) : store_chunk(statement, dims, strides, count);
-  };
-  compile_all();
-  for (const LoopCode& code : group_loops_) {
-    std::array<std::int64_t, 64> frame{};
-    walk(code, frame.data(), sink);
-  }
 }
 
 void Reference::compile_all() {
@@ -573,6 +583,7 @@ void Reference::compile_groups() {
     SlotMap slots;
     if (auto box = last == first + 1 ? loops_of_box(touched_[first].domain, statements_[first].name, slots) : std::nullopt) {
       finish_loops(*box, true);
+      mark_parallel(*box);
       group_loops_.push_back(*std::move(box));
       first = last;
       continue;
@@ -582,6 +593,7 @@ void Reference::compile_groups() {
     isl_set* anything = isl_set_universe(isl_space_params_alloc(isl_union_map_get_ctx(schedule), 0));
     with_isl_budget("generating the oracle's loops", [&] { code = compile_schedule(schedule, anything, slots); });
     finish_loops(code, true);
+    mark_parallel(code);
     group_loops_.push_back(std::move(code));
     first = last;
   }

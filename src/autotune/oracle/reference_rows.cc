@@ -226,6 +226,9 @@ const std::vector<Reference::NeededRead>& Reference::needed_reads(int statement)
     each.version = version_seen(statement, read.tensor);
     each.makers = makers_of(read.tensor, each.version);
     each.direct = each.makers.start < 0 || cost_of_element(each.makers.last()) > kWorthKeeping;
+    // Cheap points of inputs alone need nothing else: there may be millions of them.
+    const auto of_inputs = [&](int maker) { return maker < 0 || needed_reads(maker).empty(); };
+    if (!each.direct && of_inputs(each.makers.start) && of_inputs(each.makers.sum)) found.pop_back();
   }
   return needed_reads_.emplace(statement, std::move(found)).first->second;
 }

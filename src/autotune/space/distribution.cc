@@ -218,11 +218,13 @@ std::vector<Step> distribution_steps(const Schedule& base, const NestStructure& 
   if (!schedule) return {};
   const std::vector<int> serial = serial_axes(group);
   const auto is_serial = [&](int axis) { return std::find(serial.begin(), serial.end(), axis) != serial.end(); };
+  const bool distributed = plan.form.kind == GroupForm::Kind::distributed;
   const auto outermost = std::find_if(plan.order.begin(), plan.order.end(), is_serial);
+  const std::size_t kept = distributed ? static_cast<std::size_t>(outermost - plan.order.begin()) + 1 : plan.order.size();
   Distribution distribution(std::move(*schedule), shared, sizes);
   for (const int u : group.loop_groups) {
     const LoopGroup& loop_group = structure.loop_groups[static_cast<std::size_t>(u)];
-    distribution.cut(loop_group, static_cast<std::size_t>(outermost - plan.order.begin()) + 1);
+    distribution.cut(loop_group, kept);
     distribution.mark(loop_group, wanted);
   }
   return distribution.take_steps();

@@ -35,7 +35,8 @@ struct DistributedLoops {
 };
 
 /// Steps that follow `shared`, which gave the group the plan's loops: each boundary between statements is cut from the inside out, as far
-/// as dependences allow, but for the outermost serial loop and those around it. Empty where `shared` is illegal.
+/// as dependences allow, but for the outermost serial loop and those around it, or, in another form than that of distribution, for the
+/// plan's loops. Empty where `shared` is illegal.
 std::vector<Step> distribution_steps(const Schedule& base, const NestStructure& structure, const FusionGroup& group,
                                      const GroupPlan& plan, const GroupSteps& shared, const Sizes& sizes,
                                      const DistributedLoops& wanted);

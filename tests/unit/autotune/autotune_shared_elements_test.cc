@@ -1,6 +1,7 @@
 // Elements computed by several processes are the ones that a single process computes, bit for bit.
 #include "autotune/oracle/shared_elements.h"
 
+#include "support/nests/recurrence_nests.h"
 #include "support/nests/sample_nests.h"
 
 #include <gtest/gtest.h>
@@ -84,6 +85,63 @@ TEST(SharedElements, AnEvaluationThatWasCutShortGoesOn) {
   EXPECT_FALSE(reference.known(element));
   EXPECT_TRUE(reference.compute_within(element, 1e9));
   EXPECT_EQ(reference.bounded_value("out", 3, 1e9)->bound, alone.bounded_value("out", 3, 1e9)->bound);
+}
+
+/// Of a sum over millions of cheap points of inputs, nothing is listed: it takes longer than the sum.
+TEST(SharedElements, CheapPointsOfInputsAloneNeedNothing) {
+  const Nest nest =
+      samples::NestBuilder("pairs", {{"N", 60}})
+          .tensor("x", TensorRole::input, {"N"})
+          .tensor("apart", TensorRole::temporary, {"N", "N"})
+          .tensor("near", TensorRole::temporary, {"N", "N"})
+          .tensor("out", TensorRole::output, {"1"})
+          .statement("apart[i, j] : 0 <= i < N and 0 <= j < N", "apart[i, j]", {"x[i]", "x[j]"}, read(0) * read(1))
+          .statement("near[i, j] : 0 <= i < N and 0 <= j < N", "near[i, j]", {"apart[i, j]"}, read(0) + number(1))
+          .statement("o0[z] : z = 0", "out[z]", {}, number(0))
+          .statement("o1[z, i, j] : z = 0 and 0 <= i < N and 0 <= j < N", "out[z]", {"near[i, j]"}, read(0), ReductionOp::add)
+          .build();
+  const Sizes sizes = complete_sizes(nest, {});
+  const HostTensors inputs = make_arguments(nest, sizes, 5);
+  Reference reference(nest, sizes, {}, inputs);
+  std::size_t chunks = 0;
+  const auto needed = reference.needed(reference.final_element("out", 0), 1000, chunks);
+  EXPECT_TRUE(needed.elements.empty());
+  EXPECT_TRUE(needed.complete);
+}
+
+void expect_the_same_everywhere(const Nest& nest, const std::string& tensor, bool rounds) {
+  const Sizes sizes = complete_sizes(nest, {});
+  const HostTensors inputs = make_arguments(nest, sizes, 5);
+  Reference alone(nest, sizes, {}, inputs), team(nest, sizes, {}, inputs);
+  rounds ? alone.evaluate_rounded(1e12) : alone.evaluate_all(1e12);
+  rounds ? team.evaluate_rounded(1e12, 3) : team.evaluate_all(1e12, 3);
+  EXPECT_LT(team.spent(), 0.5 * alone.spent()) << "others had a share";
+  for (std::int64_t k = 0; k < alone.elements(tensor); ++k) {
+    const auto one = alone.value(tensor, k, 1e12), other = team.value(tensor, k, 1e12);
+    ASSERT_EQ(one.has_value(), other.has_value()) << k;
+    ASSERT_EQ(std::bit_cast<std::uint64_t>(one.value_or(0)), std::bit_cast<std::uint64_t>(other.value_or(0))) << k;
+    if (rounds || !one) continue;
+    const auto bound = alone.bounded_value(tensor, k, 1e12), seen = team.bounded_value(tensor, k, 1e12);
+    ASSERT_EQ(std::bit_cast<std::uint64_t>(bound->bound), std::bit_cast<std::uint64_t>(seen->bound)) << k;
+  }
+}
+
+/// What stands outside of parallel loops, as a state that reads the one before, is computed once.
+TEST(SharedElements, AWholeRecurrenceIsTheOneOfASingleProcess) {
+  for (const bool rounds : {false, true}) {
+    expect_the_same_everywhere(samples::batched_states(3, 24, 500), "h", rounds);
+    expect_the_same_everywhere(samples::states(60, 500), "h", rounds);
+  }
+}
+
+TEST(SharedElements, StepsOfSinglePointsAreNotShared) {
+  const Nest nest = samples::sweeps(3000, 90);  // each unknown needs the one before
+  const Sizes sizes = complete_sizes(nest, {});
+  const HostTensors inputs = make_arguments(nest, sizes, 5);
+  Reference reference(nest, sizes, {}, inputs);
+  ASSERT_GT(reference.full_cost(), 9e7);
+  reference.evaluate_all(1e12, 3);
+  EXPECT_GT(reference.spent(), 0.99 * reference.full_cost() / 2) << "meetings would take longer";
 }
 
 }  // namespace

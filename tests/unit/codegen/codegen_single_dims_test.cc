@@ -39,11 +39,38 @@ TEST(SingleDims, SumsOfAStepAreProductsAndTheRestAreMaps) {
   EXPECT_EQ(ops.at("m").dims.size(), 2u);
 }
 
-TEST(SingleDims, StayWhereABlockPlansThem) {
+TEST(SingleDims, StepsWithinABlockHaveNoneEither) {
   auto steps = kApart;
   steps.emplace_back("gpu_blocks(start.b)");
   const auto ops = ops_of(testing::scheduled(samples::corrected_matrix(), steps));
-  EXPECT_EQ(ops.at("left").dims.size(), 3u);
+  EXPECT_EQ(ops.at("left").dims.size(), 1u);
+  EXPECT_TRUE(ops.at("sum").initialize) << "its start is folded into it";
+}
+
+TEST(SingleDims, StayWhereABlockPlansThem) {
+  const Nest nest =
+      samples::NestBuilder("first", {{"rows", 4}, {"cols", 7}})
+          .tensor("x", TensorRole::input, {"rows", "cols"})
+          .tensor("y", TensorRole::output, {"rows", "2", "cols"})
+          .statement("y[i, k, j] : 0 <= i < rows and k = 1 and 0 <= j < cols", "y[i, k, j]", {"x[i, j]"}, samples::read(0))
+          .build();
+  EXPECT_EQ(ops_of(testing::scheduled(nest, {"gpu_blocks(y.i)"})).at("y").dims.size(), 2u);
+}
+
+/// Sums start where they are taken, whatever of other tensors stands between.
+TEST(SingleDims, StartsAreFoldedPastOpsOfOtherTensors) {
+  const auto nest = [](bool meets) {
+    return samples::NestBuilder("two", {{"rows", 4}, {"cols", 7}})
+        .tensor("x", TensorRole::input, {"rows", "cols"})
+        .tensor("a", TensorRole::output, {"rows"})
+        .tensor("b", TensorRole::output, {"rows"})
+        .statement("a0[i] : 0 <= i < rows", "a[i]", {}, samples::number(0))
+        .statement("b0[i] : 0 <= i < rows", "b[i]", {meets ? "a[i]" : "x[i, 0]"}, samples::read(0))
+        .statement("a1[i, j] : 0 <= i < rows and 0 <= j < cols", "a[i]", {"x[i, j]"}, samples::read(0), ReductionOp::add)
+        .build();
+  };
+  EXPECT_TRUE(ops_of(Schedule(nest(false))).at("a1").initialize);
+  EXPECT_FALSE(ops_of(Schedule(nest(true))).at("a1").initialize) << "what starts it is read before";
 }
 
 /// Where sizes decide whether there is one value, the dim stays.

@@ -1,6 +1,7 @@
 // Likely shapes of blocks and tiles, written as values of parameters.
 #include "autotune/space/gpu/gpu_points.h"
 
+#include "autotune/space/distribution.h"
 #include "autotune/space/gpu/column_strips.h"
 #include "autotune/space/gpu/short_rows.h"
 #include "autotune/space/gpu/tensor_fusion.h"
@@ -33,6 +34,7 @@ NamedValues fused_values(const GpuPointSource& source, const RuleChoice& choice,
   for (const std::string& rule : source.rules) values["rule." + rule] = choice.rules.contains(rule);
   values["split_axis"] = choice.split;
   values["fusion"] = place_of(fusion);
+  values["form"] = 0;
   values["reduction_axis"] = -1;
   return values;
 }
@@ -532,6 +534,79 @@ void add_recurrences(const GpuPointSource& source, const RuleChoice& choice, boo
   for (const Fusion fusion : {Fusion::maximal, Fusion::careful, Fusion::none}) add(fusion, {128, 32, 256});
 }
 
+/// A recurrence whose statements have loops of their own in each step, and the independent axes around these.
+struct DistributedGroup {
+  const FusionGroup* group = nullptr;
+  std::vector<int> independent = {};
+};
+
+DistributedGroup heaviest_distributed(RuleVariants& variants, const RuleVariant& variant, Fusion fusion) {
+  const FusionGroup* group = heaviest_of(
+      variants, variant, fusion, [&](const FusionGroup& each) { return distributed_form(variants, variant, each).has_value(); });
+  if (group == nullptr) return {};
+  return {group, independent_axes(*group, *distributed_form(variants, variant, *group))};
+}
+
+/// A block goes through the steps of a sequence; each step of all sequences has a launch for each statement, or one kernel of tiles along the
+/// last two common axes.
+void add_distributed(const GpuPointSource& source, const RuleChoice& choice, std::vector<NamedValues>& points) {
+  const RuleVariant& variant = source.variants.at(choice);
+  const auto tile_of = [&](int axis) { return "tile." + variant.structure.axes[static_cast<std::size_t>(axis)].name; };
+  struct Shape {
+    std::int64_t threads, before, last;  // tiles of the last axes
+  };
+  std::set<std::vector<std::vector<int>>> known;  // loop groups of all groups, where they are the same
+  std::vector<NamedValues> others;
+  for (const Fusion fusion : {Fusion::maximal, Fusion::careful, Fusion::none}) {
+    const auto [group, independent] = heaviest_distributed(source.variants, variant, fusion);
+    if (group == nullptr) continue;
+    std::vector<std::vector<int>> groups;
+    for (const FusionGroup& each : source.variants.fusion_groups(variant, fusion)) groups.push_back(each.loop_groups);
+    if (!known.insert(std::move(groups)).second) continue;
+    const std::vector<int> serial = serial_axes(*group);
+    std::vector<int> free;
+    for (const int axis : group->axes) {
+      if (std::find(serial.begin(), serial.end(), axis) == serial.end()) free.push_back(axis);
+    }
+    const auto add = [&](NamedValues values, std::vector<NamedValues>& to) {
+      values["cluster"] = 1;
+      to.push_back(completed(source, choice, fusion, std::move(values)));
+    };
+    for (const std::int64_t threads : {256, 64, 128, 512}) {
+      NamedValues values{{"form", kDistributedForm}, {"threads", threads}};
+      for (const int axis : independent) values[tile_of(axis)] = 1;
+      if (!independent.empty()) add(std::move(values), threads == 256 ? points : others);
+    }
+    NamedValues launches{{"threads", 256}};
+    for (const int axis : free) launches[tile_of(axis)] = 0;
+    add(std::move(launches), points);
+    for (const auto& [threads, before, last] : {Shape{256, 8, 32}, {256, 32, 64}, {128, 4, 32}, {128, 16, 16}, {256, 1, 0}}) {
+      if (free.empty()) break;
+      NamedValues values{{"threads", threads}, {tile_of(free.back()), last}};
+      if (free.size() > 1) values[tile_of(free[free.size() - 2])] = before;
+      add(std::move(values), last == 32 ? points : others);
+    }
+  }
+  points.insert(points.end(), others.begin(), others.end());
+}
+
+/// Is a step of one sequence, in the heaviest recurrence of this kind, work for more than a thread, and a good part of all work?
+bool has_large_steps(const GpuPointSource& source, const RuleChoice& choice) {
+  constexpr double kPart = 0.25;
+  const RuleVariant& variant = source.variants.at(choice);
+  const auto [group, independent] = heaviest_distributed(source.variants, variant, Fusion::none);
+  if (group == nullptr) return false;
+  const auto points_of = [&](const FusionGroup& each) {
+    return variant.structure.loop_groups[static_cast<std::size_t>(each.heaviest)].points;
+  };
+  double steps = 1;
+  for (const std::vector<int>& axes : {independent, serial_axes(*group)}) {
+    for (const int axis : axes) steps *= static_cast<double>(variant.structure.axes[static_cast<std::size_t>(axis)].extent);
+  }
+  return points_of(*group) >= static_cast<double>(kWarp) * steps &&
+         points_of(*group) >= kPart * points_of(source.variants.heaviest(variant, Fusion::none));
+}
+
 /// Are triangular systems a good part of the work?
 bool solves_systems(const GpuPointSource& source, const RuleChoice& choice) {
   constexpr double kPart = 0.25;
@@ -608,6 +683,8 @@ std::vector<NamedValues> likely_gpu_values(const GpuPointSource& source) {
   }
   RuleChoice simple{source.usual_rules};
   std::erase_if(simple.rules, [](const std::string& rule) { return makes_composites(rule); });
+  const bool steps = has_large_steps(source, simple);
+  if (steps) add_distributed(source, simple, points);
   const bool solves = solves_systems(source, simple);
   if (solves) add_recurrences(source, simple, true, points);
   add_product_values(source, simple, points);
@@ -627,6 +704,7 @@ std::vector<NamedValues> likely_gpu_values(const GpuPointSource& source) {
   add_short_runs(source, simple.rules, points);
   add_prefixes(source, simple, points);
   if (!solves) add_recurrences(source, simple, false, points);
+  if (!steps) add_distributed(source, simple, points);
   add_windows(source, simple, points);
   add_short_sums(source, simple, points);
   if (recomputes) add_row_values(source, without_tiles, points);

@@ -22,6 +22,7 @@ constexpr std::int64_t kShortBytes = 256;   ///< of a row: half of a warp's vect
 constexpr std::int64_t kLongRow = 1 << 15;  ///< in the registers of a block
 constexpr std::int64_t kShortSide = 256;    ///< a vector for each thread of a warp
 constexpr std::int64_t kSmallArgument = 8;  ///< of the largest argument's elements: rows of what is smaller matter little
+constexpr std::int64_t kMostOfStep = 4096;  ///< elements of a temporary that a block keeps through a step
 constexpr std::int64_t kMostDepth = 512;    ///< elements of a row that a block keeps beside tiles of what it is multiplied with
 
 bool is_half_input(const Nest& nest, const Access& access) {
@@ -154,6 +155,53 @@ std::set<std::string> sizes_of_systems(const Nest& nest, const Sizes& sizes) {
   return found;
 }
 
+/// Sizes in the extents along which statements of one group read what others of it have written elsewhere, as a step of a recurrence sums
+/// over the state before. Empty: they need no more than their own elements.
+std::set<std::string> sizes_between(const Nest& nest, const std::vector<const Statement*>& group) {
+  std::set<std::string> found;
+  for (const Statement* reader : group) {
+    for (const Statement* writer : group) {
+      const Tensor& tensor = nest.tensor(writer->write.tensor);
+      const auto written = followed_dims(writer->write);
+      for (const Access& read : reader->reads) {
+        const auto dims = read.tensor == tensor.name ? followed_dims(read) : decltype(written){};
+        for (std::size_t p = 0; p < dims.size(); ++p) {
+          const bool same = dims[p] && dims[p] == written[p] && follows(reader->write, *dims[p]);
+          if (!same) found.merge(sizes_in(nest, tensor.shape[p]));
+        }
+      }
+    }
+  }
+  return found;
+}
+
+/// Sizes in the extents of what a block keeps from statement to statement in a step of a recurrence.
+std::set<std::string> sizes_of_steps(const Nest& nest, const Sizes& sizes) {
+  std::map<int, std::vector<const Statement*>> groups;
+  for (const Statement& statement : nest.statements) groups[statement.group].push_back(&statement);
+  std::set<std::string> found;
+  for (const auto& [number, statements] : groups) {
+    if (statements.size() < 2) continue;
+    const std::set<std::string> between = sizes_between(nest, statements);
+    for (const Statement* statement : statements) {
+      const Tensor& tensor = nest.tensor(statement->write.tensor);
+      if (tensor.role != TensorRole::temporary) continue;
+      const std::vector<std::int64_t> shape = shape_at(tensor, sizes);
+      std::set<std::string> own;
+      std::int64_t kept = 1;
+      for (std::size_t p = 0; p < shape.size(); ++p) {
+        std::set<std::string> in_extent = sizes_in(nest, tensor.shape[p]);
+        std::erase_if(in_extent, [&](const std::string& name) { return !between.contains(name); });
+        if (in_extent.empty()) continue;
+        kept *= shape[p];
+        own.merge(in_extent);
+      }
+      if (kept <= kMostOfStep) found.merge(own);
+    }
+  }
+  return found;
+}
+
 std::set<std::string> without_specialized(const Nest& nest, std::set<std::string> sizes) {
   for (const SizeParam& size : nest.sizes) {
     if (size.specialized) sizes.erase(size.name);
@@ -201,6 +249,7 @@ std::set<std::string> sizes_of_short_rows(const Nest& nest, const Sizes& sizes) 
   found.merge(sizes_of_windows(nest, sizes));
   found.merge(sizes_of_prefixes(nest, sizes));
   found.merge(sizes_of_systems(nest, sizes));
+  found.merge(sizes_of_steps(nest, sizes));
   for (const auto& [tensor, shape] : arguments) {
     if (shape.size() < 2 || product_of(shape) < most / kSmallArgument) continue;
     const std::int64_t most_of_row =

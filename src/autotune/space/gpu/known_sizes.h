@@ -17,8 +17,8 @@ void specialize_product_sizes(Nest& nest);
 /// Sizes that are free, in the innermost extents of large arguments whose rows have at most 64 elements, or 256 bytes where nothing
 /// multiplies matrices, and of dims next to those while their run of memory is; and of dims shorter than 256 that a sum runs over where
 /// these are several and lie innermost (channels and places of an image): a block can give each of their elements a thread only where it
-/// knows how many there are. Also those of windows (sizes_of_windows), and of rows of running
-/// sums (prefix_dim).
+/// knows how many there are. Also those of windows (sizes_of_windows), of rows of running
+/// sums (prefix_dim), and of what a step of a recurrence keeps from statement to statement, if these need elements of others.
 std::set<std::string> sizes_of_short_rows(const Nest& nest, const Sizes& sizes);
 
 /// Sizes that are free, in the extents that sums of products of 16 bits run over: of short sums whose results are reduced along rows (a

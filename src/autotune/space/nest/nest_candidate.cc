@@ -254,7 +254,8 @@ std::string NestCandidate::make_shape(const FusionGroup& group, GroupShape& shap
     if (bytes <= facts_.limits.scratch_bytes) return "";
     return fmt::format("one tile holds {} KiB of temporaries, more than {} KiB", bytes >> 10, facts_.limits.scratch_bytes >> 10);
   }
-  if (combines(group)) return "";
+  // What a block keeps of statements of a step is the plan's to say: it goes to memory where they have kernels of their own.
+  if (combines(group) || distributes(group, shape.plan)) return "";
   const GpuLimits& gpu = *facts_.limits.gpu;
   const auto infeasible = [&] {
     return gpu_infeasible({nest, chosen_.structure, group, shape.plan, facts_.sizes}, shape.on_gpu, gpu);
@@ -324,22 +325,32 @@ void NestCandidate::add_shape(const FusionGroup& group, const GroupShape& shape)
   GroupSteps steps = group_steps(chosen_.structure, group, shape.plan);
   if (facts_.limits.gpu) {
     const GpuGroup part{variants_.nest(chosen_), chosen_.structure, group, shape.plan, facts_.sizes};
-    append(gpu_steps(part, steps, shape.on_gpu));
-  } else {
-    append(steps.steps);
-    append(shape.plan.form.kind == GroupForm::Kind::distributed ? distributed_steps(group, shape.plan, steps)
-                                                                : inner_loop_steps(chosen_.structure, group, steps, values_));
+    steps.steps = gpu_steps(part, steps, shape.on_gpu);
   }
+  append(steps.steps);
+  if (distributes(group, shape.plan))
+    append(distributed_steps(group, shape.plan, steps));
+  else if (!facts_.limits.gpu)
+    append(inner_loop_steps(chosen_.structure, group, steps, values_));
   if (is_main(group) && value_or(values_, "specialize", 0)) specialise(steps, shape.plan);
+}
+
+/// Do statements of a step get loops of their own? On a GPU, where they would take turns at each point, one thread would do all of a step.
+bool NestCandidate::distributes(const FusionGroup& group, const GroupPlan& plan) const {
+  if (plan.form.kind == GroupForm::Kind::distributed) return true;
+  return facts_.limits.gpu && plan.form.kind == GroupForm::Kind::natural && distributed_form(variants_, chosen_, group);
 }
 
 /// Each statement's own loops within the shared ones; tasks there where none stand outside.
 std::vector<Step> NestCandidate::distributed_steps(const FusionGroup& group, const GroupPlan& plan, const GroupSteps& shared) {
   const bool tasks_outside =
       std::any_of(shared.steps.begin(), shared.steps.end(), [](const Step& step) { return step.name == "parallel"; });
-  const DistributedLoops wanted{.tasks = plan.parallel > 0 && !tasks_outside ? facts_.limits.threads : 0,
-                                .vector = value_or(values_, "vector", 0),
-                                .unroll = value_or(values_, "unroll", 0)};
+  DistributedLoops wanted;  // on a GPU threads share a statement's own loops
+  if (!facts_.limits.gpu) {
+    wanted = {.tasks = plan.parallel > 0 && !tasks_outside ? facts_.limits.threads : 0,
+              .vector = value_or(values_, "vector", 0),
+              .unroll = value_or(values_, "unroll", 0)};
+  }
   return distribution_steps(variants_.base(chosen_), chosen_.structure, group, plan, shared, facts_.sizes, wanted);
 }
 

@@ -156,7 +156,7 @@ void NestSpace::make_parameters(const RuleVariant& usual) {
     if (!same || kFusions[f] > Fusion::maximal) fusions.push_back(static_cast<std::int64_t>(f));
     for (const FusionGroup& group : groups) {
       most_forms = std::max(most_forms, group.forms.size());
-      distributes = distributes || (!limits_.gpu && distributed_form(variants_, usual, group));
+      distributes = distributes || distributed_form(variants_, usual, group);
       most_outer = std::max(most_outer, group.axes.size());
       reductions.insert(group.reduction_axes.begin(), group.reduction_axes.end());
       for (std::size_t k = 0; k < group.axes.size(); ++k) {

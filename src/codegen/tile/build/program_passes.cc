@@ -77,11 +77,24 @@ bool uses_blocks(const TileNode& node) {
          std::any_of(node.children.begin(), node.children.end(), [](const TileTree& child) { return uses_blocks(*child); });
 }
 
-/// Ops without dims of one value, which say in what order statements of a step stand: sums are products then, and maps start them.
-TileTree without_single_dims(const TileTree& tree) {
+int count_ops(const TileNode& node) {
+  int count = node.kind == TileNode::Kind::op ? 1 : 0;
+  for (const TileTree& child : node.children) count += count_ops(*child);
+  return count;
+}
+
+/// A serial loop around several ops, as the steps of a recurrence are.
+bool has_steps(const TileNode& node) {
+  return node.kind == TileNode::Kind::loop && node.loop_kind == LoopKind::serial && count_ops(node) > 1;
+}
+
+/// Ops without dims of one value, which say in what order statements of a step stand: sums are products then, and maps start them. Where
+/// blocks of a GPU are used, those in steps alone, and none on tensor cores, whose plans leave them out themselves.
+TileTree without_single_dims(const TileTree& tree, bool in_steps) {
   TileNode node = *tree;
-  for (TileTree& child : node.children) child = without_single_dims(child);
-  for (std::size_t k = node.op.dims.size(); k-- > 0;) {
+  if (grid_shape(node.knobs).warpgroups > 0) return tree;
+  for (TileTree& child : node.children) child = without_single_dims(child, in_steps || has_steps(node));
+  for (std::size_t k = node.op.dims.size(); in_steps && k-- > 0;) {
     const OpDim dim = node.op.dims[k];
     if (!(dim.upper - dim.lower).is_constant(1)) continue;
     drop_dim(node.op, dim);
@@ -105,6 +118,22 @@ TileTree with_products(const TileTree& node, bool on_tensor_cores = false) {
   return std::make_shared<const TileNode>(std::move(out));
 }
 
+bool touches(const TileOp& op, int buffer) {
+  return op.write.buffer == buffer ||
+         std::any_of(op.reads.begin(), op.reads.end(), [&](const TileAccess& read) { return read.buffer == buffer; });
+}
+
+/// The op that starts the elements of `op`, behind which only ops of other buffers stand; the end: there is none.
+std::vector<TileTree>::iterator start_of(const TileOp& op, std::vector<TileTree>& before) {
+  for (auto at = before.end(); at != before.begin();) {
+    --at;
+    if ((*at)->kind != TileNode::Kind::op) break;
+    if (initializes((*at)->op, op)) return at;
+    if (touches((*at)->op, op.write.buffer)) break;
+  }
+  return before.end();
+}
+
 TileTree fold_initializations(const TileTree& node, bool on_tensor_cores = false) {
   if (node->kind == TileNode::Kind::op) return node;
   TileNode out = *node;
@@ -112,15 +141,15 @@ TileTree fold_initializations(const TileTree& node, bool on_tensor_cores = false
   on_tensor_cores = on_tensor_cores || grid_shape(node->knobs).warpgroups > 0;
   for (const TileTree& child : node->children) {
     TileTree folded = fold_initializations(child, on_tensor_cores);
-    TileTree* last = out.children.empty() ? nullptr : &out.children.back();
-    if (node->kind == TileNode::Kind::sequence && last != nullptr && (*last)->kind == TileNode::Kind::op &&
-        folded->kind == TileNode::Kind::op && !(on_tensor_cores && sums_tiles(folded->op)) &&
-        initializes((*last)->op, folded->op)) {
-      TileNode merged = *folded;
-      merged.op.initialize = true;
-      claim_start(merged.op, (*last)->op);
-      *last = std::make_shared<const TileNode>(std::move(merged));
-      continue;
+    if (node->kind == TileNode::Kind::sequence && folded->kind == TileNode::Kind::op &&
+        !(on_tensor_cores && sums_tiles(folded->op))) {
+      if (const auto start = start_of(folded->op, out.children); start != out.children.end()) {
+        TileNode merged = *folded;
+        merged.op.initialize = true;
+        claim_start(merged.op, (*start)->op);
+        out.children.erase(start);
+        folded = std::make_shared<const TileNode>(std::move(merged));
+      }
     }
     out.children.push_back(std::move(folded));
   }
@@ -268,7 +297,7 @@ std::vector<SizeConstraint> size_constraints(const isl::set& context) {
 }
 
 TileProgram finish(TileProgram program) {
-  if (!uses_blocks(*program.root)) program.root = without_single_dims(program.root);
+  program.root = without_single_dims(program.root, !uses_blocks(*program.root));
   program.root = fold_initializations(with_products(program.root));
   SingleIterations(program).drop();
   return program;

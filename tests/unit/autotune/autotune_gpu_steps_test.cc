@@ -1,0 +1,96 @@
+// Recurrences whose steps have sums in them, on GPUs: statements have loops of their own, in a block for each sequence or in launches.
+#include "autotune/space/distribution.h"
+#include "autotune/space/gpu/known_sizes.h"
+#include "codegen/gpu/kernel_plans.h"
+#include "support/error.h"
+#include "support/nests/recurrence_nests.h"
+#include "unit/autotune/candidate_steps.h"
+#include "unit/autotune/searched_problem.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+
+namespace nestor {
+namespace {
+
+using testing::count_steps;
+using testing::SearchedProblem;
+
+std::string plan_of(SearchedProblem& problem, const Candidate& candidate) {
+  return describe_kernels(build_tile_program(problem.schedules.replay(candidate.steps)), {.sm = 90});
+}
+
+TEST(GpuSteps, ABlockGoesThroughTheStepsOfASequenceFirst) {
+  SearchedProblem problem(fix_sizes(samples::batched_states(96, 40, 128), {{"width", 128}}), {{"width", 128}});
+  const Point point = problem.space->defaults().front();
+  const Candidate first = problem.space->candidate(point);
+  EXPECT_GT(count_steps(first, "fission"), 0) << "statements take turns at each point";
+  const std::string plan = plan_of(problem, first);
+  EXPECT_NE(plan.find("nestor_batched_states__1:"), std::string::npos) << plan;
+  EXPECT_EQ(plan.find("nestor_batched_states__2:"), std::string::npos)
+      << "one kernel for the first state, and one for all steps\n"
+      << plan;
+  for (const std::int64_t batch : {1, 5}) {
+    for (const std::int64_t times : {1, 2, 9}) {
+      const Sizes sizes{{"batch", batch}, {"times", times}, {"width", 128}};
+      EXPECT_EQ(problem.difference(point, sizes), "") << batch << " " << times;
+    }
+  }
+}
+
+/// Every guess that has a plan, of recurrences with an axis of independent sequences, without one, and with columns at the place of rows.
+TEST(GpuSteps, GuessesAreRightAtRaggedSizes) {
+  struct Case {
+    Nest nest;
+    Sizes fixed, small;
+  };
+  const std::vector<Case> cases{
+      {samples::batched_states(96, 40, 33), {{"width", 33}}, {{"batch", 5}, {"times", 4}, {"width", 33}}},
+      {samples::states(40, 300), {{"width", 300}}, {{"times", 4}, {"width", 300}}},
+      {samples::corrected_matrix(64, 40, 32, 64),
+       {{"rows", 32}, {"columns", 64}},
+       {{"batch", 3}, {"times", 4}, {"rows", 32}, {"columns", 64}}},
+  };
+  for (const Case& each : cases) {
+    SearchedProblem problem(fix_sizes(each.nest, each.fixed), each.fixed);
+    std::set<std::string> seen;
+    int right = 0, launches = 0, tiles = 0;
+    for (const Point& point : problem.space->defaults()) {
+      const Candidate candidate = problem.space->candidate(point);
+      if (!candidate.infeasible.empty() || count_steps(candidate, "fission") == 0) continue;
+      std::string plan;
+      try {
+        plan = plan_of(problem, candidate);
+      } catch (const UserError&) {  // a block has no room for what the step keeps
+        continue;
+      }
+      if (!seen.insert(plan).second) continue;
+      EXPECT_EQ(problem.difference(point, each.small), "") << plan;
+      ++right;
+      launches += count_steps(candidate, "gpu_blocks") < 2 ? 1 : 0;
+      tiles += count_steps(candidate, "split") > 0 ? 1 : 0;
+    }
+    EXPECT_GE(right, 3) << each.nest.op;
+    EXPECT_GT(launches, 0) << each.nest.op;
+    EXPECT_GT(tiles, 0) << each.nest.op;
+  }
+}
+
+/// The size of a state, of which each step sums over all elements; not how many sequences or steps there are.
+TEST(GpuSteps, SizesOfWhatAStepKeepsAreKnown) {
+  const auto sizes_of = [](const Nest& nest) { return sizes_of_short_rows(nest, complete_sizes(nest, {})); };
+  EXPECT_EQ(sizes_of(samples::batched_states(96, 40, 512)), std::set<std::string>{"width"});
+  EXPECT_EQ(sizes_of(samples::batched_states(96, 40, 5000)), std::set<std::string>{}) << "a block has no room for them";
+}
+
+TEST(GpuSteps, NestsWithoutSharedStepsKeepTheirForms) {
+  for (const Nest& nest : {samples::matmul(), samples::row_norm(), samples::stencil2d(3, 17, 18)}) {
+    SearchedProblem problem(nest, {});
+    for (const Point& point : problem.space->defaults())
+      EXPECT_EQ(count_steps(problem.space->candidate(point), "fission"), 0) << nest.op;
+  }
+}
+
+}  // namespace
+}  // namespace nestor
