@@ -8,6 +8,8 @@
 
 #include <gtest/gtest.h>
 
+#include <set>
+
 namespace nestor {
 namespace {
 
@@ -226,6 +228,38 @@ TEST(Pairs, ASumOfAllIsCutIntoPartsThoughItSharesNoAxisWithTheRestAnyMore) {
     if (guesses == 2) break;
   }
   EXPECT_GT(guesses, 0);
+}
+
+/// all = sum over i and j of relu(x[i] - x[j]), out[i] = sum over j of relu(x[i] - x[j]) / all: one result, and one for each row.
+Nest shares_of_all(std::int64_t rows) {
+  const std::string pair = "0 <= i < N and 0 <= j < N";
+  const ScalarExpr apart = ScalarExpr::make(ScalarOp::max, {read(0) - read(1), number(0)});
+  return NestBuilder("shares", {{"N", rows}})
+      .tensor("x", TensorRole::input, {"N"})
+      .tensor("all", TensorRole::temporary, {"1"})
+      .tensor("out", TensorRole::output, {"N"})
+      .statement("all_init[z] : z = 0", "all[z]", {}, number(0))
+      .statement("all[z, i, j] : z = 0 and " + pair, "all[z]", {"x[i]", "x[j]"}, apart, ReductionOp::add)
+      .statement("out_init[i] : 0 <= i < N", "out[i]", {}, number(0))
+      .statement("out[i, j] : " + pair, "out[i]", {"x[i]", "x[j]", "all[0]"}, apart / read(2), ReductionOp::add)
+      .build();
+}
+
+/// Sums that some guess cuts into parts.
+std::set<std::string> cut_sums(SearchedProblem& problem) {
+  std::set<std::string> cut;
+  for (const Point& point : problem.space->defaults()) {
+    for (const Step& step : problem.space->candidate(point).steps) {
+      if (step.name == "apply_rule" && step.args.at(0) == "split_reduction") cut.insert(step.args.at(1).get<std::string>());
+    }
+  }
+  return cut;
+}
+
+TEST(Pairs, PartsAreForSumsWithFewResultsAlone) {
+  SearchedProblem many(shares_of_all(20000), {}), few(shares_of_all(1000), {});
+  EXPECT_EQ(cut_sums(many), std::set<std::string>{"all"}) << "20,000 rows keep all threads busy by themselves";
+  EXPECT_EQ(cut_sums(few), (std::set<std::string>{"all", "out"})) << "1,000 do not";
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // Search-independent application of algebra rules.
 #include "autotune/space/structure/rule_steps.h"
 
+#include "autotune/space/structure/axes.h"
 #include "autotune/space/structure/group_steps.h"
 #include "poly/algebra/all_rules.h"
 #include "poly/algebra/rules/online.h"
@@ -10,6 +11,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <limits>
 #include <optional>
 
 namespace nestor {
@@ -60,6 +62,7 @@ bool is_online(const Step& step) { return step.name == "apply_rule" && step.args
 struct ReducedLoop {
   int axis;
   std::int64_t extent;
+  double results;  ///< of the loops that are not reduced beside it
 };
 
 /// The loop that a match of the splitting rule is about, if it is one of the structure's.
@@ -67,7 +70,11 @@ std::optional<ReducedLoop> loop_of(const RuleMatch& match, const NestStructure& 
   const std::string name = match.target.at(0) + "." + match.target.at(1);
   for (const LoopGroup& loop_group : structure.loop_groups) {
     for (std::size_t k = 0; k < loop_group.loops.size(); ++k) {
-      if (loop_group.loops[k] == name) return ReducedLoop{loop_group.axes[k], loop_group.extents[k]};
+      if (loop_group.loops[k] != name) continue;
+      double results = 1;
+      for (std::size_t other = 0; other < loop_group.loops.size(); ++other)
+        results *= loop_group.reduced[other] ? 1 : static_cast<double>(loop_group.extents[other]);
+      return ReducedLoop{loop_group.axes[k], loop_group.extents[k], results};
     }
   }
   return std::nullopt;
@@ -145,15 +152,32 @@ std::set<int> splittable_axes(BaseSchedules& schedules, const std::vector<Step>&
   return axes;
 }
 
+namespace {
+
+/// From how many results on reductions along the axis are left whole: where others have few, parts are for those, and would leave blocks of
+/// sums with results for all threads next to nothing to do.
+double most_results_in_parts(const Nest& nest, const NestStructure& structure, int axis) {
+  constexpr double kFew = 64, kMany = 8192, kAll = std::numeric_limits<double>::infinity();
+  double fewest = kAll;
+  for (const RuleMatch& match : rule(kSplittingRule).find(nest)) {
+    const auto loop = loop_of(match, structure);
+    if (loop && loop->axis == axis) fewest = std::min(fewest, loop->results);
+  }
+  return fewest <= kFew && !multiplies(nest) ? kMany : kAll;
+}
+
+}  // namespace
+
 std::vector<Step> split_steps(BaseSchedules& schedules, std::vector<Step> steps, const NestStructure& structure, int axis,
                               std::int64_t parts, std::int64_t multiple) {
   std::set<std::string> attempted;
+  const double most = most_results_in_parts(schedules.after_rules(steps).nest(), structure, axis);
   for (bool again = true; again;) {
     again = false;
     // Anew after each application: names of parts are chosen so that they are free.
     for (const RuleMatch& match : rule(kSplittingRule).find(schedules.after_rules(steps).nest())) {
       const auto loop = loop_of(match, structure);
-      if (!loop || loop->axis != axis || !attempted.insert(match.target[0]).second) continue;
+      if (!loop || loop->axis != axis || loop->results >= most || !attempted.insert(match.target[0]).second) continue;
       const std::int64_t size = std::max<std::int64_t>(round_up(ceil_div(loop->extent, parts), multiple), 2);
       std::vector<std::string> target = match.target;
       target.at(3) = std::to_string(size);
