@@ -475,11 +475,9 @@ void add_few_results(const GpuPointSource& source, const std::set<std::string>& 
   // One block, or a cluster, would be busy with a sum for longer than all are with what has more points.
   const double most = results == 1 ? 8 : 2;
   if (most * points_of(*sums) < points_of(source.variants.heaviest(whole, Fusion::none))) return;
-  const LoopGroup& summed = whole.structure.loop_groups[static_cast<std::size_t>(sums->heaviest)];
   for (const int split : source.split_axes) {
     const int axis = source.variants.axis_after(rules, source.usual_rules, split);
-    const int position = axis < 0 ? -1 : summed.position_of(axis);
-    if (position < 0 || !summed.reduced[static_cast<std::size_t>(position)]) continue;
+    if (axis < 0) continue;
     // Four blocks of 512 threads fill a multiprocessor. The last ones are for sums over one dim.
     for (const auto& [rounds, threads] : {std::pair{4, 512}, {2, 512}, {8, 512}, {32, 32}}) {
       const std::int64_t parts = ceil_div(rounds * source.limits.units, results);

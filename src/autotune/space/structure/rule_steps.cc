@@ -154,30 +154,30 @@ std::set<int> splittable_axes(BaseSchedules& schedules, const std::vector<Step>&
 
 namespace {
 
-/// From how many results on reductions along the axis are left whole: where others have few, parts are for those, and would leave blocks of
+/// From how many results on reductions along the axes are left whole: where others have few, parts are for those, and would leave blocks of
 /// sums with results for all threads next to nothing to do.
-double most_results_in_parts(const Nest& nest, const NestStructure& structure, int axis) {
+double most_results_in_parts(const Nest& nest, const NestStructure& structure, const std::set<int>& axes) {
   constexpr double kFew = 64, kMany = 8192, kAll = std::numeric_limits<double>::infinity();
   double fewest = kAll;
   for (const RuleMatch& match : rule(kSplittingRule).find(nest)) {
     const auto loop = loop_of(match, structure);
-    if (loop && loop->axis == axis) fewest = std::min(fewest, loop->results);
+    if (loop && axes.contains(loop->axis)) fewest = std::min(fewest, loop->results);
   }
   return fewest <= kFew && !multiplies(nest) ? kMany : kAll;
 }
 
 }  // namespace
 
-std::vector<Step> split_steps(BaseSchedules& schedules, std::vector<Step> steps, const NestStructure& structure, int axis,
-                              std::int64_t parts, std::int64_t multiple) {
+std::vector<Step> split_steps(BaseSchedules& schedules, std::vector<Step> steps, const NestStructure& structure,
+                              const std::set<int>& axes, std::int64_t parts, std::int64_t multiple) {
   std::set<std::string> attempted;
-  const double most = most_results_in_parts(schedules.after_rules(steps).nest(), structure, axis);
+  const double most = most_results_in_parts(schedules.after_rules(steps).nest(), structure, axes);
   for (bool again = true; again;) {
     again = false;
     // Anew after each application: names of parts are chosen so that they are free.
     for (const RuleMatch& match : rule(kSplittingRule).find(schedules.after_rules(steps).nest())) {
       const auto loop = loop_of(match, structure);
-      if (!loop || loop->axis != axis || loop->results >= most || !attempted.insert(match.target[0]).second) continue;
+      if (!loop || !axes.contains(loop->axis) || loop->results >= most || !attempted.insert(match.target[0]).second) continue;
       const std::int64_t size = std::max<std::int64_t>(round_up(ceil_div(loop->extent, parts), multiple), 2);
       std::vector<std::string> target = match.target;
       target.at(3) = std::to_string(size);

@@ -63,9 +63,10 @@ inline constexpr const char* kRowsRule = "row_reduction";
 /// Axes of `structure`, that of the schedule after `steps`, along which the splitting rule can cut reductions.
 std::set<int> splittable_axes(BaseSchedules& schedules, const std::vector<Step>& steps, const NestStructure& structure);
 
-/// `steps`, and then the rule for every reduction along the axis, with about so many parts, each a multiple of so many points.
-std::vector<Step> split_steps(BaseSchedules& schedules, std::vector<Step> steps, const NestStructure& structure, int axis,
-                              std::int64_t parts, std::int64_t multiple);
+/// `steps`, and then the rule for every reduction along the axes, with about so many parts, each a multiple of so many points. Where some have
+/// few results, those with results for all threads stay whole.
+std::vector<Step> split_steps(BaseSchedules& schedules, std::vector<Step> steps, const NestStructure& structure,
+                              const std::set<int>& axes, std::int64_t parts, std::int64_t multiple);
 
 /// Leads that rule online accumulates in `steps`, which made `nest`, and whose extremum may stay behind.
 std::set<std::string> leads_that_may_stay_behind(const Nest& nest, const std::vector<Step>& steps);

@@ -101,16 +101,14 @@ const RuleVariant& RuleVariants::at(const RuleChoice& choice) {
   } else {
     const RuleVariant& whole = at({choice.rules});
     made.tiles_are_parts = choice.tile > 0;
-    const auto split = [&](int axis, std::int64_t parts, std::int64_t multiple) {
-      made.rules = split_steps(schedules_, made.rules, whole.structure, axis, parts, multiple);
+    const auto split = [&](const std::set<int>& axes, std::int64_t parts, std::int64_t multiple) {
+      made.rules = split_steps(schedules_, made.rules, whole.structure, axes, parts, multiple);
     };
     made.rules = whole.rules;
-    if (!made.tiles_are_parts) {
-      for (const int axis : axes_once_one(choice, whole.structure)) split(axis, choice.parts, choice.multiple);
-    }
+    if (!made.tiles_are_parts) split(axes_once_one(choice, whole.structure), choice.parts, choice.multiple);
     // A part for each point, rounded up to a tile of them.
     const auto split_into_tiles = [&](int axis) {
-      split(axis, std::max<std::int64_t>(whole.structure.axes[static_cast<std::size_t>(axis)].extent, 1), choice.tile);
+      split({axis}, std::max<std::int64_t>(whole.structure.axes[static_cast<std::size_t>(axis)].extent, 1), choice.tile);
     };
     if (made.tiles_are_parts) {
       split_into_tiles(choice.split);
