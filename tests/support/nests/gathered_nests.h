@@ -73,6 +73,32 @@ inline Nest many_indices(const std::string& blocks = "2", const std::string& gro
                          {"B", "H", blocks, groups, points}, points, depth, weighs);
 }
 
+/// Weights of pairs, values and a vector that they weigh: out[i, d] = (sum over j of p[i, j] v[j, d]) (sum over j of p[i, j] u[j]), where
+/// p[i, j] = exp(q[i] k[j] / 4).
+inline Nest weighed_vector() {
+  const std::string i = "0 <= b < B and 0 <= i < N", j = " and 0 <= j < N", d = " and 0 <= d < 64", e = " and 0 <= e < 64";
+  NestBuilder builder("weighed_vector", {{"B", 2}, {"N", 70}});
+  for (const char* input : {"q", "k", "v"}) builder.tensor(input, TensorRole::input, {"B", "N", "64"}, kHalf);
+  return builder.tensor("u", TensorRole::input, {"B", "N"})
+      .tensor("s", TensorRole::temporary, {"B", "N", "N"})
+      .tensor("p", TensorRole::temporary, {"B", "N", "N"})
+      .tensor("sums", TensorRole::temporary, {"B", "N", "64"})
+      .tensor("mean", TensorRole::temporary, {"B", "N"})
+      .tensor("out", TensorRole::output, {"B", "N", "64"}, kHalf)
+      .statement("s_init[b, i, j] : " + i + j, "s[b, i, j]", {}, number(0))
+      .statement("s[b, i, j, e] : " + i + j + e, "s[b, i, j]", {"q[b, i, e]", "k[b, j, e]"}, wide(0) * wide(1), ReductionOp::add)
+      .statement("p[b, i, j] : " + i + j, "p[b, i, j]", {"s[b, i, j]"},
+                 ScalarExpr::make(ScalarOp::exp, {read(0) * number(0.125)}))
+      .statement("sums_init[b, i, d] : " + i + d, "sums[b, i, d]", {}, number(0))
+      .statement("sums[b, i, d, j] : " + i + d + j, "sums[b, i, d]", {"p[b, i, j]", "v[b, j, d]"}, read(0) * wide(1),
+                 ReductionOp::add)
+      .statement("mean_init[b, i] : " + i, "mean[b, i]", {}, number(0))
+      .statement("mean[b, i, j] : " + i + j, "mean[b, i]", {"p[b, i, j]", "u[b, j]"}, read(0) * read(1), ReductionOp::add)
+      .statement("out[b, i, d] : " + i + d, "out[b, i, d]", {"sums[b, i, d]", "mean[b, i]"},
+                 ScalarExpr::cast(kHalf, read(0) * read(1) * number(0.001)))
+      .build();
+}
+
 /// A convolution whose filters are in groups: out[n, y, g, s] = max(sum over t and c of x[n, y + t, c] w[g, s, t, c], 0).
 inline Nest grouped_filters(const std::string& share = "8", const std::string& gap = "", const std::string& channels = "64") {
   const std::string cell = "0 <= n < N and 0 <= y < Y and 0 <= g < G and 0 <= s < " + share + gap;

@@ -93,6 +93,15 @@ TEST(GatheredRows, OtherRowsAreReadWhereTheyLie) {
   EXPECT_THAT(sizes_known_to_products(plain, {{"B", 512}, {"H", 8}}), IsEmpty());
 }
 
+TEST(WeighedVectors, AreSumsOfTheProductsOwnKernel) {
+  FirstGuess guess(weighed_vector(), {{"B", 64}, {"N", 2048}});
+  ASSERT_EQ(guess.candidate.infeasible, "");
+  EXPECT_EQ(guess.tensor_kernels({{"B", 2}, {"N", 197}}), 1);
+  EXPECT_EQ(guess.tensor_kernels({{"B", 1}, {"N", 1}}), 1);
+  const CompiledNvptx compiled = compile_nvptx(build_tile_program(guess.schedules.replay(guess.candidate.steps)), {});
+  EXPECT_EQ(compiled.plans->kernels.size(), 1U);
+}
+
 TEST(ShortRowsOfProducts, FiltersInGroupsAreJoined) {
   FirstGuess guess(grouped_filters(), {{"N", 64}, {"Y", 1024}, {"G", 32}});
   ASSERT_EQ(guess.candidate.infeasible, "");
