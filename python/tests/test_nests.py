@@ -1,6 +1,7 @@
 """Nests written in Python: what they say, their files, their errors, and what they compute."""
 
 import json
+import math
 import pathlib
 import random
 import subprocess
@@ -12,6 +13,7 @@ from support import PROGRAM, needs_program, numpy
 import nestor
 from nestor import Size, define, f32, indices
 from nestor.nests.affine import Affine, both, either
+from nestor.nests.definitions import least_of
 from nestor.nests.isl_text import pieces
 from nestor.nests.values import Value, as_value, from_affine
 
@@ -200,6 +202,32 @@ class AuthorTest(unittest.TestCase):
             return define("out", (i, c), nestor.select(c < i, whole[i, c] + x[i, c], 0.0))
 
         self.assertEqual([statement.name for statement in masked.statements], ["whole", "out"])
+
+    def test_ranges_of_quotients_and_remainders_say_that_elements_are_there(self):
+        at, to = indices(at=49, to=49)
+
+        def statements(shift):
+            @nestor.nest
+            def windows(x: f32[49, 49], table: f32[13, 13]):
+                value = x[at, to] + table[at // 7 - to // 7 + 6, at % 7 - to % 7 + shift]
+                return define("out", (at, to), nestor.select(at // 7 < 4, value - 100, value))
+            return [statement.name for statement in windows.statements]
+
+        self.assertEqual(statements(6), ["out"])
+        self.assertEqual(statements(7), ["out_part0", "out_part1"])  # 13 is outside
+
+    def test_bounds_of_floors_hold_at_all_points(self):
+        at, to = indices(at=23, to=10)
+        forms = [at // 7 - to // 7, at % 7 - to % 7, -(at % 7), (at + 3) % 5 - 2 * (to // 3), 2 * (at % 7) - at // 7, at - 14 * (at // 7),
+                 3 * ((2 * at + to) % 4) - to, (at // 2) % 3 - at // 6, -2 * ((at - to) // 4), (at - 5) // 7]
+        forms = [form.affine for form in forms]
+        for form in forms:
+            values = [form.value({"at": one, "to": other}) for one in range(23) for other in range(10)]
+            self.assertLessEqual(least_of(form), min(values), str(form))
+            self.assertLessEqual(least_of(-form), min(-value for value in values), str(form))
+        self.assertEqual([least_of(form) for form in forms[:3]], [-1, -6, -6])
+        (free, ) = indices(free=rows)
+        self.assertEqual(least_of((-(free // 2)).affine), -math.inf)
 
     def test_large_parts_are_written_once(self):
         @nestor.nest

@@ -5,6 +5,7 @@
 #include "poly/algebra/all_rules.h"
 #include "support/error.h"
 #include "support/nests/algebra_nests.h"
+#include "support/nests/gathered_nests.h"
 #include "support/nests/operand_nests.h"
 #include "support/nests/pair_nests.h"
 #include "support/nests/sample_nests.h"
@@ -88,6 +89,14 @@ TEST(AlgebraError, KeepResultNeedsAResultThatIsReadAgain) {
       "rule copy_rows does not apply to sums: it is no input of 16 bits whose rows are known to be no multiple of 16 bytes");
   EXPECT_EQ(refusal(samples::outer_products(), "copy_rows", {"c"}),
             "rule copy_rows does not apply to c: it is no input of 16 bits whose rows are known to be no multiple of 16 bytes");
+  EXPECT_EQ(refusal(samples::product_of_rows(), "gather_rows", {"sum"}),
+            "rule gather_rows does not apply to sum: no operand is an input of 16 bits that tensor copies cannot step along");
+  EXPECT_EQ(refusal(samples::many_indices("H", "B"), "gather_rows", {"s"}),
+            "rule gather_rows does not apply to s: too many of the dims that the operand follows have no known extents");
+  EXPECT_EQ(
+      refusal(samples::grouped_filters("33"), "join_short_rows", {"sum"}),
+      "rule join_short_rows does not apply to sum: no operand has whole rows along two indices, the last one of a known extent "
+      "up to 32");
   EXPECT_EQ(refusal(fix_sizes(samples::norm_of_operand(), {{"K", 20}}), "copy_rows", {"x"}),
             "rule copy_rows does not apply to x: it is no operand of a sum of products of matrices");
   EXPECT_EQ(

@@ -11,6 +11,7 @@
 #include "support/nests/added_convolutions.h"
 #include "support/nests/algebra_nests.h"
 #include "support/nests/chained_products.h"
+#include "support/nests/gathered_nests.h"
 #include "support/nests/nest_interpreter.h"
 #include "support/nests/operand_nests.h"
 #include "support/nests/sample_nests.h"
@@ -60,6 +61,10 @@ const std::vector<Nest>& nests() {
       samples::interleaved_products(),
       samples::outer_products(),
       rule("join_rows").apply(samples::outer_products(), {"sum"}).nest,
+      samples::rolled_windows("2", "8", "2", false),
+      samples::many_indices("2", "2", "2", "2", false),
+      samples::grouped_filters("2", "", "3"),
+      samples::weighed_steps(),
       samples::mixed_products(),
       samples::mixed_products("4", "1"),
       samples::squared_distances(),

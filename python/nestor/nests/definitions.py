@@ -15,7 +15,7 @@ import re
 from typing import NamedTuple, Optional, Tuple, Union
 
 from ..errors import UserError
-from .affine import TRUE, Affine, Condition, affine, both
+from .affine import TRUE, Affine, Condition, Floor, affine, both
 from .model import REDUCTIONS, TYPES
 from .values import Value, Valued, as_type, as_value, from_affine
 
@@ -288,7 +288,10 @@ def free_indices(names, order=()):
 
 def least_of(form):
     """A lower bound of an Affine at all indices and sizes; -inf if none is known."""
-    sizes = Affine((), form.constant)
+    form, floors = _without_floors(form)
+    if floors == -math.inf:
+        return floors
+    sizes = Affine((), form.constant + floors)
     for atom, factor in form.terms:
         owner = getattr(atom, "owner", None)
         if isinstance(owner, Index):
@@ -303,6 +306,26 @@ def least_of(form):
             return -math.inf
         least += limit * factor
     return least
+
+
+def _without_floors(form):
+    """(form, bound): what is left of an Affine without its floors, and a lower bound of those; of remainders, x - n floor(x / n)
+    with all of x, it is 0 or -(n - 1)."""
+    bound = 0
+    for atom, factor in form.terms:
+        if not isinstance(atom, Floor):
+            continue
+        share = -factor // atom.denominator
+        of_remainder = atom.numerator.times(share)
+        present = dict(form.terms)
+        form = form - Affine(((atom, factor),))
+        if share * atom.denominator == -factor and all(present.get(each) == times for each, times in of_remainder.terms):
+            form = form - of_remainder
+            bound += min(share * (atom.denominator - 1), 0)
+        else:
+            least = least_of(atom.numerator) if factor > 0 else -least_of(-atom.numerator)
+            bound += factor * (least // atom.denominator) if math.isfinite(least) else -math.inf
+    return form, bound
 
 
 def define(name, dims, value, *, where=TRUE, type=None, tolerance=None):

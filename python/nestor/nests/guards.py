@@ -41,7 +41,7 @@ def needs_guard(value):
         if id(node) in seen:
             continue
         seen.add(id(node))
-        if node.op == "read" and not is_inside(*node.payload):
+        if node.op == "read" and not is_inside(*node.payload) and not _is_there(*node.payload):
             return True
         waiting += node.args
     return False

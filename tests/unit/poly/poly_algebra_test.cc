@@ -12,6 +12,7 @@
 #include "poly/isl/isl_tools.h"
 #include "support/error.h"
 #include "support/nests/algebra_nests.h"
+#include "support/nests/gathered_nests.h"
 #include "support/nests/pair_nests.h"
 #include "support/nests/sample_nests.h"
 
@@ -56,14 +57,14 @@ TEST(Algebra, RulesCarryTheirProofAndRounding) {
     names.push_back(rule.name);
     EXPECT_FALSE(rule.summary.empty() || rule.proof.empty() || rule.rounding.empty()) << rule.name;
   }
-  EXPECT_THAT(
-      names, testing::UnorderedElementsAre(
-                 "reassociate", "online", "moments", "defer_factor", "neutral_terms", "exp2_scale", "simplify", "split_reduction",
-                 "reciprocal", "keep_result", "factor_extremum", "fixed_extremum", "start_extremum", "materialize_factor",
-                 "late_definitions", "zero_terms", "skip_zeros", "narrow_copies", "gather_terms", "batch_first", "terms_last",
-                 "skip_neutral", "join_rows", "join_results", "join_sums", "repeat_product", "recompute", "keep_sums",
-                 "split_terms", "expand_squares", "copy_rows", "product_again", "product_across", "round_operand",
-                 "separate_sums", "nest_products", "nest_sums", "factor_exponential", "bf16x6", "row_reduction"));
+  EXPECT_THAT(names, testing::UnorderedElementsAre(
+                         "reassociate", "online", "moments", "defer_factor", "neutral_terms", "exp2_scale", "simplify",
+                         "split_reduction", "reciprocal", "keep_result", "factor_extremum", "fixed_extremum", "start_extremum",
+                         "materialize_factor", "late_definitions", "zero_terms", "skip_zeros", "narrow_copies", "gather_terms",
+                         "batch_first", "terms_last", "skip_neutral", "join_rows", "join_results", "join_sums", "repeat_product",
+                         "recompute", "keep_sums", "split_terms", "expand_squares", "copy_rows", "product_again",
+                         "product_across", "round_operand", "separate_sums", "nest_products", "nest_sums", "factor_exponential",
+                         "bf16x6", "row_reduction", "gather_rows", "join_short_rows"));
 }
 
 TEST(Algebra, ReciprocalMakesAQuotientByARowsValueAProduct) {
@@ -453,6 +454,17 @@ TEST(Recompute, ASumOfAFewTermsIsAddedUpWhereItIsRead) {
   EXPECT_EQ(value_text(rule("recompute").apply(products, {"apart"}).nest, "to"), "((x * x) + (x * x))");
   samples::value_of(products, "apart") = read(0) * read(1);
   EXPECT_EQ(value_text(rule("recompute").apply(products, {"apart"}).nest, "to"), "((0 + (x * y)) + (x * y))");
+}
+
+TEST(Recompute, ASumOfAFewTermsOfItsOwnIsAddedUpByItsOnlyReader) {
+  EXPECT_THAT(targets_of(samples::weighed_steps(), "recompute"), ElementsAre("steps"));
+  const Nest nest = rule("recompute").apply(samples::weighed_steps(), {"steps"}).nest;
+  ASSERT_NO_THROW(validate(nest));
+  EXPECT_EQ(nest.find_tensor("steps"), nullptr);
+  EXPECT_EQ(nest.statement("loss").reads.size(), 7U);
+  EXPECT_TRUE(targets_of(samples::weighed_steps("5"), "recompute").empty()) << "too many terms";
+  const Nest twice = samples::weighed_steps("3", true);
+  EXPECT_TRUE(targets_of(twice, "recompute").empty()) << "each reader would read all channels again";
 }
 
 TEST(Recompute, ADistanceMayBeReadForEachOfAFewAxesAndByADefinitionBetween) {

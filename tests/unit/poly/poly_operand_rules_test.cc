@@ -3,6 +3,7 @@
 #include "poly/algebra/values/nest_edit.h"
 #include "poly/isl/isl_tools.h"
 #include "support/error.h"
+#include "support/nests/gathered_nests.h"
 #include "support/nests/operand_nests.h"
 #include "support/nests/rewritten_values.h"
 #include "support/nests/scored_rows.h"
@@ -180,6 +181,63 @@ TEST(SkipZeros, OtherSumsStay) {
 }
 
 TEST(RepeatProduct, SumsOfSquaresAreNotRepeated) { EXPECT_EQ(matches("repeat_product", norm_of_operand()), 0U); }
+
+TEST(GatherRows, WindowsAreCopiedAlongTheDimsOfTheirSum) {
+  const Nest before = rolled_windows();
+  EXPECT_EQ(matches("gather_rows", before), 2U);
+  const Nest nest = rule("gather_rows").apply(rule("gather_rows").apply(before, {"s"}).nest, {"sums"}).nest;
+  validate(nest);
+  EXPECT_THAT(reads_of(nest, "s"), ElementsAre("q_gathered", "k_gathered"));
+  EXPECT_THAT(reads_of(nest, "sums"), ElementsAre("p", "v_gathered"));
+  EXPECT_THAT(nest.statement("v_gathered").dims, ElementsAre("b", "h", "w", "j", "d")) << "what lies along memory is last";
+  EXPECT_LT(nest.statement("k_gathered").group, nest.statement("s_init").group);
+  EXPECT_EQ(matches("gather_rows", nest), 0U) << "once";
+}
+
+TEST(GatherRows, IndicesInsideOfOthersShareOne) {
+  const Nest nest = rule("gather_rows").apply(many_indices(), {"s"}).nest;
+  validate(nest);
+  EXPECT_THAT(nest.statement("q_gathered").dims, ElementsAre("b", "h", "w", "g", "i", "e"));
+  EXPECT_EQ(nest.tensor("q_gathered").shape.size(), 5U);
+  const isl::map plain = parse_map("[B, H] -> { s[b, h, w, g, i, j, e] -> q_gathered[b, h, 4w + g, i, e] }", "test");
+  const Statement& sum = nest.statement("s");
+  EXPECT_TRUE(sum.reads[0].relation.intersect_domain(sum.domain).is_equal(plain.intersect_domain(sum.domain)));
+  EXPECT_EQ(rule("gather_rows").apply(many_indices("2", "H"), {"s"}).nest.tensor("q_gathered").shape.size(), 5U) << "(h, w), g";
+  EXPECT_EQ(matches("gather_rows", many_indices("H", "B")), 0U) << "of no known extents";
+}
+
+TEST(GatherRows, OtherOperandsStay) {
+  EXPECT_EQ(matches("gather_rows", product_of_rows()), 0U);
+  EXPECT_EQ(matches("gather_rows", strided_convolution()), 0U) << "steps";
+  const auto windows = [](const std::string& row, const std::string& extent) {
+    return matches("gather_rows", window_products({{"b", "B"}, {"h", "H"}, {"w", "28"}}, row, {"B", extent, "H"}));
+  };
+  EXPECT_EQ(windows("b, (7w + % + 3) mod 196, h", "196"), 2U);
+  EXPECT_EQ(windows("b, (w + % + 3) mod 28, h", "28"), 0U) << "windows overlap: copies would be seven times as large";
+}
+
+TEST(JoinShortRows, FiltersInGroupsHaveOneIndex) {
+  const Nest nest = rule("join_short_rows").apply(grouped_filters(), {"sum"}).nest;
+  validate(nest);
+  EXPECT_THAT(nest.statement("sum").dims, ElementsAre("n", "y", "s", "t", "c"));
+  EXPECT_TRUE(nest.statement("sum")
+                  .domain.intersect_params(nest.context)
+                  .is_equal(parse_set("[N, Y, G] -> { sum[n, y, s, t, c] : 0 <= n < N and 0 <= y < Y and 0 <= s < 8G and 0 <= t "
+                                      "< 3 and 0 <= c < 64 }",
+                                      "test")
+                                .intersect_params(nest.context)));
+  EXPECT_THAT(reads_of(nest, "sum"), ElementsAre("x", "w_copy"));
+  EXPECT_EQ(matches("join_short_rows", nest), 0U) << "once";
+  EXPECT_EQ(matches("join_rows", grouped_filters()), 0U);
+}
+
+TEST(JoinShortRows, ManyRowsAndRowsWithGapsStay) {
+  EXPECT_EQ(matches("join_short_rows", grouped_filters("32")), 1U);
+  EXPECT_EQ(matches("join_short_rows", grouped_filters("33")), 0U);
+  EXPECT_EQ(matches("join_short_rows", grouped_filters("8", " and s <= g")), 0U);
+  EXPECT_EQ(matches("join_short_rows", grouped_filters("8", " and 1 <= s")), 0U);
+  EXPECT_EQ(matches("join_short_rows", product_of_rows()), 0U) << "rows of a batch are read at another index";
+}
 
 TEST(JoinRows, TwoIndicesBecomeOneOnBothSides) {
   const Nest nest = rule("join_rows").apply(outer_products(), {"sum"}).nest;

@@ -359,6 +359,26 @@ int axis_named(const RuleVariant& variant, const FusionGroup& group, const std::
   return same == group.axes.end() ? -1 : *same;
 }
 
+/// Does no operand of the group's sums have all of their dims? Then each is read again for other results.
+bool repeats_operands(const Nest& nest, const RuleVariant& variant, const FusionGroup& group) {
+  const LoopGroup& heavy = variant.structure.loop_groups[static_cast<std::size_t>(group.heaviest)];
+  return std::all_of(heavy.statements.begin(), heavy.statements.end(), [&](const std::string& name) {
+    const Statement& statement = nest.statement(name);
+    return std::all_of(statement.reads.begin(), statement.reads.end(),
+                       [&](const Access& read) { return followed_dims(read).size() < statement.dims.size(); });
+  });
+}
+
+/// Work tiles of the group where each has so many of the columns.
+std::int64_t work_tiles_of(const RuleVariant& variant, const FusionGroup& group, const Axis& columns, std::int64_t tile) {
+  std::int64_t tiles = ceil_div(columns.extent, tile);
+  for (const int axis : group.axes) {
+    const Axis& other = variant.structure.axes[static_cast<std::size_t>(axis)];
+    tiles *= other.name == columns.name ? 1 : other.extent;
+  }
+  return tiles;
+}
+
 /// Sums across memory (statistics of channels that lie last), each statement in kernels of its own: whole, then in parts so that few
 /// columns keep all units busy. Parts whose sums read the same points again are short enough for the first cache at first. `heaviest`: where
 /// they are most of the work; else where they are not.
@@ -387,8 +407,11 @@ void add_column_values(const GpuPointSource& source, const std::set<std::string>
     points.push_back(completed(source, choice, fusion, std::move(values)));
   };
   const std::int64_t parts = kRounds * source.limits.units * kColumns / std::max(columns.extent, kColumns);
+  // Where each operand is read for many results, these keep all units busy.
+  const bool busy = repeats_operands(nest, whole, *sums) && work_tiles_of(whole, *sums, columns, kColumns) >= source.limits.units;
+  if (busy) add({rules}, Fusion::alike);
   for (const int split : source.split_axes) {
-    if (parts <= kRounds) continue;
+    if (parts <= kRounds || busy) continue;
     const RuleVariant& cut = source.variants.at({rules, split, parts});
     const FusionGroup* group = group_along(cut, Fusion::alike);
     const std::int64_t again =
@@ -399,12 +422,8 @@ void add_column_values(const GpuPointSource& source, const std::set<std::string>
   }
   // Sums that read the same points again, in one kernel.
   const FusionGroup* together = source.split_axes.empty() ? nullptr : group_along(whole, Fusion::alike);
-  std::int64_t work_tiles = ceil_div(columns.extent, kColumns);
-  for (std::size_t k = 0; together != nullptr && k < together->axes.size(); ++k) {
-    const Axis& other = whole.structure.axes[static_cast<std::size_t>(together->axes[k])];
-    work_tiles *= other.name == columns.name ? 1 : other.extent;
-  }
-  if (together != nullptr && work_tiles >= source.limits.units && parts_to_read_again(whole, nest, *together, 1) > 0)
+  if (together != nullptr && work_tiles_of(whole, *together, columns, kColumns) >= source.limits.units && !busy &&
+      parts_to_read_again(whole, nest, *together, 1) > 0)
     add({rules}, Fusion::alike);
   add({rules}, Fusion::none);
 }

@@ -21,6 +21,7 @@ constexpr std::int64_t kShortRow = 64;      ///< elements at most: two for each 
 constexpr std::int64_t kShortBytes = 256;   ///< of a row: half of a warp's vectors
 constexpr std::int64_t kLongRow = 1 << 15;  ///< in the registers of a block
 constexpr std::int64_t kShortSide = 256;    ///< a vector for each thread of a warp
+constexpr std::int64_t kShortColumn = 32;   ///< in the registers of a thread
 constexpr std::int64_t kSmallArgument = 8;  ///< of the largest argument's elements: rows of what is smaller matter little
 constexpr std::int64_t kMostOfStep = 4096;  ///< elements of a temporary that a block keeps through a step
 constexpr std::int64_t kMostDepth = 512;    ///< elements of a row that a block keeps beside tiles of what it is multiplied with
@@ -102,6 +103,48 @@ std::set<std::string> sizes_of_short_sums(const Nest& nest, const Sizes& sizes) 
   return found;
 }
 
+/// Adds what hangs on results of reductions over dims with these sizes in their extents: tensors by name.
+void add_made_of_sums(const Nest& nest, const std::set<std::string>& along, std::set<std::string>& made) {
+  for (const Statement& statement : nest.statements) {
+    const bool sums =
+        statement.reduction && std::any_of(statement.reads.begin(), statement.reads.end(), [&](const Access& read) {
+          const auto dims = followed_dims(read);
+          for (std::size_t p = 0; p < dims.size(); ++p) {
+            if (dims[p] && !follows(statement.write, *dims[p]) && sizes_in(nest, nest.tensor(read.tensor).shape[p]) == along)
+              return true;
+          }
+          return false;
+        });
+    const bool reads = std::any_of(statement.reads.begin(), statement.reads.end(),
+                                   [&](const Access& read) { return made.contains(read.tensor); });
+    if (sums || reads) made.insert(statement.write.tensor);
+  }
+}
+
+/// Sizes of short dims of temporaries that are reduced across memory after what they are made of was, by no product (a softmax over some
+/// neighbours, for each channel): a block keeps those points for each of its columns.
+std::set<std::string> sizes_of_short_columns(const Nest& nest, const Sizes& sizes) {
+  std::set<std::string> found;
+  for (const Statement& statement : nest.statements) {
+    if (!statement.reduction || multiplies_matrices(statement)) continue;
+    for (const Access& read : statement.reads) {
+      const Tensor& tensor = nest.tensor(read.tensor);
+      if (tensor.role != TensorRole::temporary || read.tensor == statement.write.tensor) continue;
+      const auto dims = followed_dims(read);
+      const std::vector<std::int64_t> shape = shape_at(tensor, sizes);
+      if (dims.empty() || !dims.back() || !follows(statement.write, *dims.back())) continue;
+      for (std::size_t p = 0; p + 1 < dims.size(); ++p) {
+        if (!dims[p] || follows(statement.write, *dims[p]) || shape[p] > kShortColumn) continue;
+        const std::set<std::string> along = sizes_in(nest, tensor.shape[p]);
+        std::set<std::string> made;
+        add_made_of_sums(nest, along, made);
+        if (made.contains(read.tensor)) found.insert(along.begin(), along.end());
+      }
+    }
+  }
+  return found;
+}
+
 /// Sizes in the innermost extents of arguments of 16 bits with rows that tensor copies cannot take.
 std::set<std::string> sizes_of_ragged_rows(const Nest& nest, const Sizes& sizes) {
   std::set<std::string> found;
@@ -120,6 +163,38 @@ std::set<std::string> sizes_of_computed_factors(const Nest& nest) {
     if (reduced_dims(statement) < 2) continue;
     for (const Access& read : statement.reads) {
       if (is_half_input(nest, read)) add_sizes(nest, read, [&](int dim) { return !follows(statement.write, dim); }, found);
+    }
+  }
+  return found;
+}
+
+/// Sizes of 16-bit operands of products that rules for their layout must know: of short rows beside others (join_short_rows), and of indices that
+/// are more than tensor copies have (gather_rows).
+std::set<std::string> sizes_of_layouts(const Nest& nest, const Statement& statement, const Sizes& sizes) {
+  constexpr std::int64_t kFewRows = 32;
+  constexpr std::size_t kMostIndices = 5;
+  std::set<std::string> found;
+  const auto product = unscaled_contraction_of(statement);
+  for (const auto& [ordinal, beside] : {std::pair(product->a, product->b), std::pair(product->b, product->a)}) {
+    const Access &operand = statement.reads[static_cast<std::size_t>(ordinal)],
+                 &other = statement.reads[static_cast<std::size_t>(beside)];
+    if (!is_half_input(nest, operand)) continue;
+    const Tensor& tensor = nest.tensor(operand.tensor);
+    const auto dims = followed_dims(operand);
+    const std::vector<std::int64_t> shape = shape_at(tensor, sizes);
+    const auto is_row = [&](std::size_t p) { return dims[p] && follows(statement.write, *dims[p]) && !follows(other, *dims[p]); };
+    std::size_t last = dims.size();  // of rows
+    while (last > 0 && !is_row(last - 1)) --last;
+    if (last > 1 && is_row(last - 2) && shape[last - 1] <= kFewRows) found.merge(sizes_in(nest, tensor.shape[last - 1]));
+    // The last two have indices of their own, and known extents need no size.
+    std::size_t more = dims.size() - std::min(dims.size(), kMostIndices);
+    const auto is_known = [&](std::size_t p) { return sizes_in(nest, tensor.shape[p]).empty(); };
+    for (const bool known : {true, false}) {
+      for (std::size_t p = dims.size() - std::min<std::size_t>(dims.size(), 2); p-- > 1 && more > 0;) {
+        if (is_known(p) != known) continue;
+        found.merge(sizes_in(nest, tensor.shape[p]));
+        --more;
+      }
     }
   }
   return found;
@@ -225,6 +300,7 @@ std::set<std::string> sizes_known_to_products(const Nest& nest, const Sizes& siz
     }
     if (multiplies_matrices(statement)) {
       before.merge(sizes_of_depth(nest, statement, sizes, kMostDepth));
+      found.merge(sizes_of_layouts(nest, statement, sizes));
       // Loops over taps stand around tiles of the innermost terms.
       if (reduced_dims(statement) > 1)
         found.merge(sizes_of_depth(nest, statement, sizes, std::numeric_limits<std::int64_t>::max()));
@@ -246,6 +322,7 @@ std::set<std::string> sizes_of_short_rows(const Nest& nest, const Sizes& sizes) 
   }
   const bool products = multiplies(nest);
   std::set<std::string> found = sizes_of_short_sums(nest, sizes);
+  found.merge(sizes_of_short_columns(nest, sizes));
   found.merge(sizes_of_windows(nest, sizes));
   found.merge(sizes_of_prefixes(nest, sizes));
   found.merge(sizes_of_systems(nest, sizes));

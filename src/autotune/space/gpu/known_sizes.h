@@ -18,14 +18,16 @@ void specialize_product_sizes(Nest& nest);
 /// multiplies matrices, and of dims next to those while their run of memory is; and of dims shorter than 256 that a sum runs over where
 /// these are several and lie innermost (channels and places of an image): a block can give each of their elements a thread only where it
 /// knows how many there are. Also those of windows (sizes_of_windows), of rows of running
-/// sums (prefix_dim), and of what a step of a recurrence keeps from statement to statement, if these need elements of others.
+/// sums (prefix_dim), of dims up to 32 of temporaries that are reduced across memory after a reduction over such a dim (a softmax over
+/// neighbours), and of what a step of a recurrence keeps from statement to statement, if these need elements of others.
 std::set<std::string> sizes_of_short_rows(const Nest& nest, const Sizes& sizes);
 
 /// Sizes that are free, in the extents that sums of products of 16 bits run over: of short sums whose results are reduced along rows (a
 /// log-sum-exp of scores), so that a block keeps its rows and never stores the results; and of sums over several dims (convolutions), also
 /// where a factor is computed.
 /// Beside products, also sizes in the innermost extents of arguments of 16 bits whose rows are no multiple of 16 bytes: tensor copies take
-/// no such rows, and kernels avoid them only where they are known.
+/// no such rows, and kernels avoid them only where they are known. Of operands of 16 bits, also extents up to 32 of rows beside other rows, and of
+/// indices that share one in a copy, as tensor copies have five.
 std::set<std::string> sizes_known_to_products(const Nest& nest, const Sizes& sizes);
 
 }  // namespace nestor

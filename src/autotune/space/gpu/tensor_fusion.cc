@@ -159,6 +159,18 @@ double filled_share(const TensorAxes& axes) {
   return static_cast<double>(std::min(rows, kRows) * std::min(axes.inner, kTerms)) / (kRows * kTerms);
 }
 
+/// Is the rule for places that others leave, not one of those that are applied together?
+bool stands_alone(const std::string& rule) {
+  return rule == kSkippingRule || rule == kOrderingRule || rule == kGatheringRule || rule == kShortRowsRule;
+}
+
+/// Of the columns that make up for reading rows of many terms: fewer columns read them again and again.
+double filled_columns(const TensorAxes& axes) {
+  constexpr std::int64_t kColumns = 64, kManyTerms = 64;
+  if (axes.inner * axes.taps < kManyTerms) return 1;
+  return static_cast<double>(std::min(axes.column_extent, kColumns)) / kColumns;
+}
+
 /// Elements that kernels beside the heaviest one's write after the rules, but for products of matrices.
 double prepared_points(RuleVariants& variants, const RuleVariant& variant, Fusion fusion) {
   double points = 0;
@@ -368,9 +380,12 @@ std::set<std::string> rules_for_tensor_cores(RuleVariants& variants, const std::
   }
   // Another order of terms needs smaller copies than other rules do.
   if (orders && !finds_place(usual) && finds_place(with(usual, kOrderingRule))) return with(usual, kOrderingRule);
+  // What tensor copies cannot step along has no place as it is.
+  const bool gathers = for_products.contains(kGatheringRule);
+  if (gathers && !finds_place(usual) && finds_place(with(usual, kGatheringRule))) return with(usual, kGatheringRule);
   std::set<std::string> more = usual, zeros = usual;
   for (const std::string& rule : for_products) {
-    if (rule != kSkippingRule && rule != kOrderingRule) (multiplies_zeros(rule) ? zeros : more).insert(rule);
+    if (!stands_alone(rule)) (multiplies_zeros(rule) ? zeros : more).insert(rule);
   }
   if (orders && !finds_place(usual) && !finds_place(more) && finds_place(with(more, kOrderingRule))) more.insert(kOrderingRule);
   if (fuses(usual)) return more != usual && finds_place(more) && fills_more(more, usual) ? more : usual;
@@ -437,21 +452,31 @@ std::vector<std::set<std::string>> rules_for_fuller_tiles(RuleVariants& variants
                                                           const std::set<std::string>& for_products, const GpuLimits& limits) {
   std::set<std::string> more = rules;
   for (const std::string& rule : for_products) {
-    if (!multiplies_zeros(rule) && rule != kSkippingRule && rule != kOrderingRule && rule != kNestingRule) more.insert(rule);
+    if (!multiplies_zeros(rule) && !stands_alone(rule) && rule != kNestingRule) more.insert(rule);
   }
   more.erase(kSkippingRule);
+  // Short rows side by side, with nothing else copied.
+  std::set<std::string> joined = rules;
+  for (const char* rule : {kShortRowsRule, kJoinedRule}) {
+    if (for_products.contains(kShortRowsRule) && for_products.contains(rule)) joined.insert(rule);
+  }
   std::vector<std::set<std::string>> choices{rules};
-  if (more == rules) return choices;
-  const auto clocks = [&](const std::set<std::string>& each, double& filled) {
+  const auto clocks = [&](const std::set<std::string>& each, bool columns, double& filled) {
     const RuleVariant& variant = variants.at({each});
     const Fusion fusion = fusion_for_tensor_cores(variants, variant, limits);
     const auto& axes = tensor_axes_of(variants, variant, variants.heaviest(variant, fusion), limits.sm);
     filled = axes && axes->column >= 0 && has_place(variants, variant, fusion, limits) ? filled_share(*axes) : 0;
+    if (columns && filled > 0) filled *= filled_columns(*axes);
     return filled > 0 ? guessed_clocks(variants, variant, filled, fusion) : 0;
   };
-  double part = 0, whole = 0;
-  const double before = clocks(rules, part), after = clocks(more, whole);
-  if (part > 0 && whole >= 2 * part) choices.insert(after < before ? choices.begin() : choices.end(), more);
+  const auto consider = [&](const std::set<std::string>& others, bool columns) {
+    if (std::find(choices.begin(), choices.end(), others) != choices.end()) return;
+    double part = 0, whole = 0;
+    const double before = clocks(choices.front(), columns, part), after = clocks(others, columns, whole);
+    if (part > 0 && whole >= 2 * part) choices.insert(after < before ? choices.begin() : choices.end(), others);
+  };
+  consider(more, false);
+  consider(joined, true);
   return choices;
 }
 

@@ -50,6 +50,16 @@ double elements_of(const NestStructure& structure, const std::vector<int>& axes)
 
 constexpr std::int64_t kFewestThreads = 64;  ///< of a block of sums
 
+/// So many that the threads of a block share them.
+bool sums_many_terms(const LoopGroup& loop_group) {
+  constexpr double kManyTerms = 1024;
+  double terms = 1;
+  for (std::size_t k = 0; k < loop_group.extents.size(); ++k) {
+    if (loop_group.reduced[k]) terms *= static_cast<double>(loop_group.extents[k]);
+  }
+  return terms >= kManyTerms;
+}
+
 /// Where nothing is summed up: of many rows a thread has several, and loads once what they share; of few, no more than keep all units busy.
 std::int64_t rows_without_sums(const NestStructure& structure, const FusionGroup& group, const RowTiles& tiles,
                                const GpuShape& shape, const GpuLimits& limits) {
@@ -113,21 +123,33 @@ std::optional<TransposedRows> transposed_rows(const Nest& nest, const NestStruct
 
 int axis_of_column_sums(const Nest& nest, const NestStructure& structure, const FusionGroup& group) {
   int found = -1;
-  for (const int u : group.loop_groups) {
-    const LoopGroup& loop_group = structure.loop_groups[static_cast<std::size_t>(u)];
-    for (const std::string& name : loop_group.statements) {
-      const Statement& statement = nest.statement(name);
-      if (!statement.reduction) continue;
-      for (const Access& read : statement.reads) {
-        // What has fewer dims than the sum has is read again and again.
-        const std::vector<int> axes = common_axes_of(group, loop_group, read);
-        if (axes.empty() || axes.size() < statement.dims.size()) continue;
-        if (axes.back() < 0 || (found >= 0 && found != axes.back())) return -1;
-        found = axes.back();
+  bool alike = true;  // all read along the same axis
+  // Of all dims of a sum, or of some of those of a long one.
+  const auto add = [&](const LoopGroup& loop_group, const Statement& statement, bool whole) {
+    for (const Access& read : statement.reads) {
+      // What has fewer dims than the sum has is read again and again.
+      const std::vector<int> axes = common_axes_of(group, loop_group, read);
+      const bool summed = std::find(axes.begin(), axes.end(), -1) != axes.end();
+      if (axes.empty() || (whole ? axes.size() < statement.dims.size() : !summed)) continue;
+      alike = alike && axes.back() >= 0 && (found < 0 || found == axes.back());
+      found = axes.back();
+    }
+  };
+  const auto add_all = [&](bool whole) {
+    for (const int u : group.loop_groups) {
+      const LoopGroup& loop_group = structure.loop_groups[static_cast<std::size_t>(u)];
+      for (const std::string& name : loop_group.statements) {
+        const Statement& statement = nest.statement(name);
+        if (statement.reduction && (whole || sums_many_terms(loop_group))) add(loop_group, statement, whole);
       }
     }
-  }
-  return found;
+  };
+  add_all(true);
+  if (found >= 0 || !alike) return alike ? found : -1;
+  // Results of their own for each distance of two operands (gradients of a filter for each channel): no operand has all dims.
+  add_all(false);
+  const bool wide = found >= 0 && structure.axes[static_cast<std::size_t>(found)].extent >= nvptx::kWarpThreads;
+  return alike && wide ? found : -1;
 }
 
 std::optional<ShortRuns> short_runs(const Nest& nest, const NestStructure& structure, const FusionGroup& group) {

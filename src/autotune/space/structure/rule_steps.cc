@@ -19,7 +19,6 @@ namespace {
 
 constexpr const char* kNarrowingRule = "narrow_copies";
 constexpr const char* kJoiningRule = "join_rows";
-constexpr const char* kJoinedRule = "join_results";  ///< for what the joining rule leaves
 
 /// More applications of one rule than any sensible nest needs.
 constexpr int kMostApplications = 16;
@@ -133,9 +132,11 @@ std::vector<std::string> matching_rules(BaseSchedules& schedules) {
     if (!rule(kOrderingRule).find(schedules.after_rules(rule_steps(schedules, skipping)).nest()).empty())
       matching.insert(kOrderingRule);
   }
-  if (matching.contains(kJoiningRule)) {
-    all.insert(kJoiningRule);
-    if (!rule(kJoinedRule).find(schedules.after_rules(rule_steps(schedules, all)).nest()).empty()) matching.insert(kJoinedRule);
+  for (const char* joining : {kJoiningRule, kShortRowsRule}) {
+    if (!matching.contains(joining)) continue;
+    std::set<std::string> joins = all;
+    joins.insert(joining);
+    if (!rule(kJoinedRule).find(schedules.after_rules(rule_steps(schedules, joins)).nest()).empty()) matching.insert(kJoinedRule);
   }
   std::vector<std::string> ordered;
   for (const Rule& rule : rules()) {
@@ -224,9 +225,10 @@ bool enabled_by_default(const std::string& rule) {
 bool is_for_products(const std::string& rule) {
   return rule == "zero_terms" || rule == kSkippingRule || rule == "narrow_copies" || rule == kRoundingRule ||
          rule == "gather_terms" || rule == "batch_first" || rule == "repeat_product" || rule == kJoiningRule ||
-         rule == kJoinedRule || rule == kSumJoiningRule || rule == kKeepingRule || rule == "split_terms" ||
-         rule == kSeparatingRule || rule == kAligningRule || rule == kOrderingRule || rule == kExpandingRule ||
-         rule == kFactoringRule || rule == kNestingRule || rule == kPartsRule || rule == kRowsRule;
+         rule == kJoinedRule || rule == kShortRowsRule || rule == kSumJoiningRule || rule == kKeepingRule ||
+         rule == "split_terms" || rule == kSeparatingRule || rule == kAligningRule || rule == kGatheringRule ||
+         rule == kOrderingRule || rule == kExpandingRule || rule == kFactoringRule || rule == kNestingRule ||
+         rule == kPartsRule || rule == kRowsRule;
 }
 
 bool multiplies_zeros(const std::string& rule) { return rule == "zero_terms"; }

@@ -21,6 +21,9 @@ inline constexpr const char* kSplittingRule = "split_reduction";
 
 /// The rule that computes cheap values where sums read them. It takes part where sums run over several dims, whose tiles fit no registers.
 inline constexpr const char* kRecomputingRule = "recompute";
+/// Joins short rows of operands, whose tiles would be nearly empty.
+inline constexpr const char* kShortRowsRule = "join_short_rows";
+inline constexpr const char* kJoinedRule = "join_results";  ///< for what rules that join rows leave
 /// Computes a product twice, on tensor cores, rather than storing it.
 inline constexpr const char* kAgainRule = "product_again";
 
@@ -29,7 +32,8 @@ inline constexpr const char* kAcrossRule = "product_across";
 
 /// The rule that copies operands whose rows tensor copies cannot read.
 inline constexpr const char* kAligningRule = "copy_rows";
-inline constexpr const char* kOrderingRule = "terms_last";  ///< copies that are no larger than their operands
+inline constexpr const char* kGatheringRule = "gather_rows";  ///< copies of what they cannot step along
+inline constexpr const char* kOrderingRule = "terms_last";    ///< copies that are no larger than their operands
 
 /// The rule that keeps a computed operand in the 16 bits of the other one.
 inline constexpr const char* kRoundingRule = "round_operand";

@@ -1,10 +1,11 @@
-// Rule "join_rows": rows of a product that lie along two indices of an operand become those of one.
+// Rules "join_rows" and "join_short_rows": rows of a product that lie along two indices of an operand become those of one.
 //
 // Pattern    r_e += a_p b_q, where the last two indices of a are dims i and g of e that b does not follow, and g has a known number G of
-//            values (out[i, j, g, f] += a[v, i, g] b[v, j, f]); the same for b.
+//            values (out[i, j, g, f] += a[v, i, g] b[v, j, f]); the same for b. Short rows: the last two such indices of a
+//            small a, where tiles along g would be nearly empty (filters in groups of 8: out[n, y, i, g] += x[n, y + s, v] a[i, g, s, v]).
 // Rewrite    a'[.., G i + g] = a[.., i, g], before the sum. The sum, and what starts it, have one dim s in place of i and g, and add to r'
 //            with one index s in place of two; readers of r read r' at G i + g.
-// Conditions all indices of the sum are its dims; it starts from constants; all of them are alone in their loops; r is a temporary.
+// Conditions all indices of a and of r are dims; the sum starts from constants; all of them are alone in their loops; r is a temporary.
 // Proof      (i, g) -> G i + g is one to one for 0 <= g < G: the same products are added up under other names.
 // Rounding   none: elements are copied.
 #include <fmt/format.h>
@@ -18,6 +19,7 @@
 #include "poly/algebra/operands/half_products.h"
 #include "poly/algebra/operands/whole_dims.h"
 #include "poly/algebra/rules/rule_list.h"
+#include "poly/algebra/values/factor_chain.h"
 #include "poly/algebra/values/nest_edit.h"
 #include "poly/isl/isl_tools.h"
 #include "poly/nest/nest_sets.h"
@@ -25,11 +27,14 @@
 namespace nestor {
 namespace {
 
-constexpr const char* kName = "join_rows";
+constexpr const char *kName = "join_rows", *kShortName = "join_short_rows";
+constexpr std::int64_t kFewRows = 32;      ///< in a tile of 64 and more
+constexpr double kMostCopied = 1U << 22U;  ///< elements of weights, not of what they meet
 
-/// Dims of the sum along the last two indices of an operand.
+/// Dims of the sum along two indices of an operand.
 struct Joint {
   std::size_t operand = 0;  ///< ordinal of the read
+  std::size_t place = 0;    ///< of the outer one's index; the inner one's is the next
   int outer = 0, inner = 0;
   std::int64_t extent = 1;  ///< of the inner one
 };
@@ -52,40 +57,57 @@ std::vector<isl::pw_aff> dims_of(const isl::set& set, std::size_t count) {
   return functions;
 }
 
-std::optional<Joint> joint_of(const Nest& nest, const Statement& sum, std::size_t operand, std::size_t other) {
+/// Is it a dim of the result that the other operand does not follow?
+bool is_row(const Statement& sum, const std::string& name, std::size_t other) {
+  const std::vector<std::string> written = names_of_indices(sum, sum.write);
+  return std::find(written.begin(), written.end(), name) != written.end() &&
+         !depends_on_dim(sum.reads[other].relation, dim_named(sum, name));
+}
+
+/// At the operand's index of that place, and the next one.
+std::optional<Joint> joint_at(const Nest& nest, const Statement& sum, std::size_t operand, std::size_t other, std::size_t place) {
   const std::vector<std::string> names = names_of_indices(sum, sum.reads[operand]), written = names_of_indices(sum, sum.write);
-  const auto of_rows = [&](const std::string& name) {
-    return std::find(written.begin(), written.end(), name) != written.end() &&
-           !depends_on_dim(sum.reads[other].relation, dim_named(sum, name));
-  };
-  if (names.size() < 2 || !of_rows(names.back()) || !of_rows(names[names.size() - 2])) return std::nullopt;
-  const auto extent = known_value(nest, nest.tensor(sum.reads[operand].tensor).shape.back());
+  if (!is_row(sum, names[place], other) || !is_row(sum, names[place + 1], other)) return std::nullopt;
+  const auto extent = known_value(nest, nest.tensor(sum.reads[operand].tensor).shape[place + 1]);
   if (!extent || *extent < 1) return std::nullopt;
-  const Joint joint{operand, dim_named(sum, names[names.size() - 2]), dim_named(sum, names.back()), *extent};
+  const Joint joint{operand, place, dim_named(sum, names[place]), dim_named(sum, names[place + 1]), *extent};
   std::vector<const Statement*> statements = initialisers_of(nest, sum);
   statements.push_back(&sum);
   const bool whole = std::all_of(statements.begin(), statements.end(), [&](const Statement* statement) {
     const std::vector<std::string> indices = names_of_indices(*statement, statement->write);
     const auto dim = [&](int of_sum) {
       const std::string& name = sum.dims[static_cast<std::size_t>(of_sum)];
-      const auto place = std::find(written.begin(), written.end(), name) - written.begin();
-      return dim_named(*statement, indices[static_cast<std::size_t>(place)]);
+      const auto at = std::find(written.begin(), written.end(), name) - written.begin();
+      return dim_named(*statement, indices[static_cast<std::size_t>(at)]);
     };
     return have_all_values(nest, *statement, dim(joint.outer), dim(joint.inner), joint.extent);
   });
   return whole ? std::optional(joint) : std::nullopt;
 }
 
+/// Along the last two indices; `short_rows`: along the last one of rows, which has few values, and the one before it.
+std::optional<Joint> joint_of(const Nest& nest, const Statement& sum, std::size_t operand, std::size_t other, bool short_rows) {
+  std::size_t rows = names_of_indices(sum, sum.reads[operand]).size();
+  if (short_rows) {
+    const std::vector<std::string> names = names_of_indices(sum, sum.reads[operand]);
+    while (rows > 0 && !is_row(sum, names[rows - 1], other)) --rows;
+  }
+  const auto joint = rows < 2 ? std::nullopt : joint_at(nest, sum, operand, other, rows - 2);
+  if (!joint || !short_rows) return joint;
+  std::vector<int> dims;
+  for (const std::string& name : names_of_indices(sum, sum.reads[operand])) dims.push_back(dim_named(sum, name));
+  return joint->extent <= kFewRows && default_points(nest, sum, dims) <= kMostCopied ? joint : std::nullopt;
+}
+
 /// Sets `why` where there are none.
-std::vector<Joint> joints_of(const Nest& nest, const Statement& sum, std::string& why) {
+std::vector<Joint> joints_of(const Nest& nest, const Statement& sum, bool short_rows, std::string& why) {
   why = "it is no sum of products of two 16-bit tensors into a temporary";
   const auto halves = half_products(sum);
   if (!halves || nest.tensor(sum.write.tensor).role != TensorRole::temporary || sum.reads.size() != 2) return {};
   const auto [a, b] = *halves;
   why = "an index of it is no dim of its own";
-  if (names_of_indices(sum, sum.reads[a]).empty() || names_of_indices(sum, sum.reads[b]).empty() ||
-      names_of_indices(sum, sum.write).empty())
-    return {};
+  const bool plain = !names_of_indices(sum, sum.reads[a]).empty() && !names_of_indices(sum, sum.reads[b]).empty();
+  if ((!plain && !short_rows) || names_of_indices(sum, sum.write).empty()) return {};
   why = "it does not start from constants, or shares its loops with other statements";
   if (!alone_in_group(nest, sum.name)) return {};
   const std::vector<const Statement*> starts = initialisers_of(nest, sum);
@@ -95,18 +117,21 @@ std::vector<Joint> joints_of(const Nest& nest, const Statement& sum, std::string
     if (!simple) return {};
   }
   if (starts.empty()) return {};
-  why = "no operand has whole rows along its last two indices, the last one of a known extent";
+  why = short_rows ? "no operand has whole rows along two indices, the last one of a known extent up to 32"
+                   : "no operand has whole rows along its last two indices, the last one of a known extent";
   std::vector<Joint> joints;
   for (const auto& [operand, other] : {std::pair{a, b}, std::pair{b, a}}) {
-    if (const auto joint = joint_of(nest, sum, operand, other)) joints.push_back(*joint);
+    if (const auto joint = joint_of(nest, sum, operand, other, short_rows)) joints.push_back(*joint);
   }
   return joints;
 }
 
+template <bool short_rows>
 std::vector<RuleMatch> find(const Nest& nest) {
   std::string why;
-  return matching_statements(nest, kName, [&](const Statement& statement) {
-    return !joints_of(nest, statement, why).empty() ? "rows of " + statement.name + " along two indices become those of one" : "";
+  return matching_statements(nest, short_rows ? kShortName : kName, [&](const Statement& statement) {
+    const bool joins = !joints_of(nest, statement, short_rows, why).empty();
+    return joins ? "rows of " + statement.name + " along two indices become those of one" : "";
   });
 }
 
@@ -149,8 +174,8 @@ class Joiner {
     const Access& read = sum.reads[joint.operand];
     const std::string name = fresh_name(nest_, read.tensor + "_copy");
     Tensor tensor = nest_.tensor(read.tensor);
-    tensor.shape.pop_back();
-    tensor.shape.back() = joined_extent(tensor.shape.back(), joint.extent);
+    tensor.shape[joint.place + 1] = joined_extent(tensor.shape[joint.place], joint.extent);
+    tensor.shape.erase(tensor.shape.begin() + static_cast<std::ptrdiff_t>(joint.place));
     tensor.name = name;
     tensor.role = TensorRole::temporary;
     tensor.tolerance = {};
@@ -165,7 +190,8 @@ class Joiner {
     for (std::size_t k = 0; k < rank; ++k)
       domain = isl_set_set_dim_name(domain, isl_dim_set, static_cast<unsigned>(k), copy.dims[k].c_str());
     copy.domain = isl::manage(domain);
-    copy.write = {name, relation_of(copy.domain, name, joined(dims_of(copy.domain, rank), rank - 2, rank - 1, joint.extent))};
+    copy.write = {name,
+                  relation_of(copy.domain, name, joined(dims_of(copy.domain, rank), joint.place, joint.place + 1, joint.extent))};
     copy.reads = {{read.tensor, relation_of(copy.domain, read.tensor, dims_of(copy.domain, rank))}};
     copy.value = ScalarExpr::read(0, tensor.type);
     insert_statement(nest_, begin_with_initialisers(nest_, nest_.statement(sum.name)), copy);
@@ -191,6 +217,17 @@ class Joiner {
       tensor.shape[inner] = joined_extent(tensor.shape[outer], extent);
       tensor.shape.erase(tensor.shape.begin() + static_cast<std::ptrdiff_t>(outer));
     }
+  }
+
+  /// What follows neither of the two dims of a statement, as the statement with one dim for both reads it.
+  static isl::map beside(const isl::map& relation, const Statement& joined, int first, int second) {
+    isl_map* found = relation.copy();
+    for (const int dim : {std::max(first, second), std::min(first, second)})
+      found = isl_map_project_out(found, isl_dim_in, static_cast<unsigned>(dim), 1);
+    const int at = second - (first < second ? 1 : 0);
+    found = isl_map_insert_dims(found, isl_dim_in, static_cast<unsigned>(at), 1);
+    found = isl_map_set_tuple_name(found, isl_dim_in, joined.name.c_str());
+    return isl::manage(isl_map_coalesce(isl_map_intersect_domain(found, joined.domain.copy())));
   }
 
   /// The statement with the dim `inner` for both; indices stay the dims that they were. `copied`: what it reads where it followed both.
@@ -219,7 +256,7 @@ class Joiner {
     result.write = renamed(statement.write, statement.write.tensor);
     for (Access& read : result.reads) {
       const bool both = depends_on_dim(read.relation, static_cast<int>(at(outer)));
-      read = renamed(read, both ? copied : read.tensor);
+      read = both ? renamed(read, copied) : Access{read.tensor, beside(read.relation, result, first, second)};
     }
     return result;
   }
@@ -227,30 +264,43 @@ class Joiner {
   Nest nest_;
 };
 
+template <bool short_rows>
 RuleResult apply(const Nest& nest, const std::vector<std::string>& target) {
-  const std::string name = statement_argument(nest, kName, target, 1);
+  const char* rule = short_rows ? kShortName : kName;
+  const std::string name = statement_argument(nest, rule, target, 1);
   std::string why;
-  std::vector<Joint> joints = joints_of(nest, nest.statement(name), why);
-  if (joints.empty()) refuse_rule(kName, name, why);
+  std::vector<Joint> joints = joints_of(nest, nest.statement(name), short_rows, why);
+  if (joints.empty()) refuse_rule(rule, name, why);
   Nest result = nest;
   while (!joints.empty()) {
     Joiner joiner(std::move(result));
     joiner.join(name, joints.front());
     result = joiner.take();
-    joints = joints_of(result, result.statement(name), why);
+    joints = joints_of(result, result.statement(name), short_rows, why);
   }
   return {std::move(result), {}, false};
 }
 
+constexpr const char* kReason = "the joined index is one to one: the same products are added up under other names";
+
 }  // namespace
 
 const Rule& join_rows_rule() {
-  static const Rule rule{kName,
-                         "rows along two indices of an operand become those of one index of a copy (argument: statement)",
-                         "the joined index is one to one: the same products are added up under other names",
-                         "none",
-                         find,
-                         apply};
+  static const Rule rule{
+      kName,       "rows along two indices of an operand become those of one index of a copy (argument: statement)",
+      kReason,     "none",
+      find<false>, apply<false>};
+  return rule;
+}
+
+const Rule& join_short_rows_rule() {
+  static const Rule rule{
+      kShortName,
+      "few rows along an index of an operand become part of those along the one before, in a copy (argument: statement)",
+      kReason,
+      "none",
+      find<true>,
+      apply<true>};
   return rule;
 }
 

@@ -1,7 +1,7 @@
 // Rule "recompute": a cheap value is computed where it is read.
 //
 // Pattern    a temporary t, elementwise defined, t_e = f_e, whose readers read each element once each; a reduction is among them. Or t_e is a
-//            sum of a few terms that all are of tensors with fewer dims (distances of points, of their coordinates): f_e is that sum.
+//            sum of a few terms that one statement reads, or all are of tensors with fewer dims (distances of points): f_e is that sum.
 //            What is made of such tensors alone may be read a few times (the axes of a force), and be longer; a sum of them, by the
 //            definition of what a reduction reads.
 // Rewrite    readers compute f_e in place of reading t_e, rounded to the type of t; t is gone. A schedule then needs no place for t, which
@@ -93,7 +93,8 @@ std::string objection(const Nest& nest, const Statement& statement) {
   if (!statement.reduction) return objection_to(nest, statement, false);
   const Nest defined = with_value(nest, statement);
   const Statement& value = defined.statement(statement.name);
-  if (!value.reduction && !shares_operands(value)) return "each of its elements is made of others";
+  const bool read_by_one = readers_of(defined, value.write.tensor).size() == 1;
+  if (!value.reduction && !read_by_one && !shares_operands(value)) return "each of its elements is made of others";
   return objection_to(defined, value, true);
 }
 

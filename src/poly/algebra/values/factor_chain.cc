@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <numeric>
 #include <set>
 #include <string>
 
@@ -115,6 +116,12 @@ double default_points(const Nest& nest, const Statement& statement, const std::v
   double points = 1;
   for (const int dim : dims) points *= static_cast<double>(evaluate_at(extent_of(nest, statement.domain, dim), sizes));
   return points;
+}
+
+double default_elements(const Nest& nest, const Tensor& tensor) {
+  const std::vector<std::int64_t> shape = shape_at(tensor, usual_sizes(nest));
+  return std::accumulate(shape.begin(), shape.end(), 1.0,
+                         [](double all, std::int64_t extent) { return all * static_cast<double>(extent); });
 }
 
 std::vector<std::string> target_of_dims(const Statement& statement, const std::vector<int>& dims) {

@@ -27,6 +27,8 @@ std::vector<SumNesting> nestings_of(const Statement& sum);
 
 /// Points along some dims of the statement, where sizes have their defaults: the product of the dims' extents.
 double default_points(const Nest& nest, const Statement& statement, const std::vector<int>& dims);
+/// Elements of the tensor for such sizes.
+double default_elements(const Nest& nest, const Tensor& tensor);
 
 /// A rule's target: the statement, and dims of it by their names.
 std::vector<std::string> target_of_dims(const Statement& statement, const std::vector<int>& dims);

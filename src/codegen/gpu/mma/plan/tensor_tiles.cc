@@ -107,7 +107,9 @@ class TileFinder {
     } else if (op.reduction) {
       if (op.contraction && op.contraction->scale != 1)
         refuse(op, fmt::format("multiplies by {} within its sum: multiply the sum by it instead", op.contraction->scale));
-      if (op.contraction) refuse(op, "is a product of more than rows, columns and one reduced dimension");
+      // A row's sum of products with a vector is one of its columns.
+      const bool of_rows = op.dims.size() == 2 && op.dims.back().reduced && !op.dims.front().reduced;
+      if (op.contraction && !of_rows) refuse(op, "is a product of more than rows, columns and one reduced dimension");
       entry.kind = TensorOp::Kind::reduce;
     } else if (plan_.buffer(op.write.buffer).memory != Memory::scratch) {
       entry.kind = TensorOp::Kind::store;
