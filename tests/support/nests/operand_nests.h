@@ -68,6 +68,24 @@ inline Nest f32_product(const std::function<ScalarExpr(const ScalarExpr&)>& fini
       .build();
 }
 
+/// out = x s s, with s = y y and all of them M x M, row-major, in f32: a chain of products, two of which share an operand.
+inline Nest f32_chain() {
+  const std::string pair = "0 <= i < M and 0 <= j < M";
+  NestBuilder builder("f32_chain", {{"M", 1024}});
+  for (const char* input : {"x", "y"}) builder.tensor(input, TensorRole::input, {"M", "M"});
+  for (const char* sum : {"square", "half", "sums"}) builder.tensor(sum, TensorRole::temporary, {"M", "M"});
+  builder.tensor("out", TensorRole::output, {"M", "M"});
+  const auto product = [&](const std::string& name, const std::string& a, const std::string& b) {
+    builder.statement(name + "_init[i, j] : " + pair, name + "[i, j]", {}, number(0));
+    builder.statement(name + "[i, j, k] : " + pair + " and 0 <= k < M", name + "[i, j]", {a + "[i, k]", b + "[k, j]"},
+                      read(0) * read(1), ReductionOp::add);
+  };
+  product("square", "y", "y");
+  product("half", "x", "square");
+  product("sums", "half", "square");
+  return builder.statement("out[i, j] : " + pair, "out[i, j]", {"sums[i, j]"}, read(0)).build();
+}
+
 /// out[i, d] = softmax over j of -(sum over e of (q[i, e] - k[j, e])^2) / 8, times v[j, d]; `keys`: the tensor that is read for k. Those of q
 /// itself are near for i = j.
 inline Nest distance_attention(const std::string& keys = "k") {

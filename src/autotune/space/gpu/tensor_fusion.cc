@@ -3,6 +3,7 @@
 
 #include "autotune/space/gpu/tensor_guesses.h"
 #include "autotune/space/structure/axes.h"
+#include "autotune/space/structure/product_chains.h"
 #include "autotune/space/structure/rule_steps.h"
 #include "codegen/tile/analysis/op_shape.h"
 #include "codegen/tile/contraction.h"
@@ -60,26 +61,6 @@ bool starts_apart(const Nest& nest, const NestStructure& structure, const Fusion
   });
 }
 
-/// Is what is made of sums of few elements stored, and read again in the same kernel? Only tiles that stay in registers are.
-bool reads_stored_sums(const Nest& nest, const NestStructure& structure, const FusionGroup& group) {
-  std::set<std::string> own, made;  // statements of the group; tensors
-  for (const int u : group.loop_groups) {
-    const LoopGroup& loop_group = structure.loop_groups[static_cast<std::size_t>(u)];
-    own.insert(loop_group.statements.begin(), loop_group.statements.end());
-    for (const std::string& name : loop_group.statements) {
-      const Statement& statement = nest.statement(name);
-      const bool uses = std::any_of(statement.reads.begin(), statement.reads.end(),
-                                    [&](const Access& read) { return made.contains(read.tensor); });
-      if (loop_group.seldom || (uses && !statement.reduction)) made.insert(statement.write.tensor);
-    }
-  }
-  return std::any_of(made.begin(), made.end(), [&](const std::string& tensor) {
-    const std::vector<const Statement*> readers = readers_of(nest, tensor);
-    const auto inside = [&](const Statement* reader) { return own.contains(reader->name); };
-    return std::any_of(readers.begin(), readers.end(), inside) && !std::all_of(readers.begin(), readers.end(), inside);
-  });
-}
-
 /// Do sums of chunks of terms, which several products make, leave the kernel before they are added up? They are many times the result.
 bool stores_chunks(const Nest& nest, const NestStructure& structure, const std::vector<FusionGroup>& groups) {
   for (const FusionGroup& group : groups) {
@@ -120,7 +101,7 @@ bool has_place(RuleVariants& variants, const RuleVariant& variant, Fusion fusion
   const auto& axes = tensor_axes_of(variants, variant, group, limits.sm);
   return takes_products(axes, limits) && !outlives_stream(variants, variant, group, *axes) &&
          !starts_apart(variants.nest(variant), variant.structure, group) &&
-         !reads_stored_sums(variants.nest(variant), variant.structure, group) &&
+         !reads_stored_sums(variants.nest(variant), variant.structure, group.loop_groups) &&
          !stores_chunks(variants.nest(variant), variant.structure, variants.fusion_groups(variant, fusion));
 }
 

@@ -3,6 +3,7 @@
 
 #include "autotune/space/structure/axes.h"
 #include "codegen/tile/contraction.h"
+#include "poly/algebra/values/nest_edit.h"
 
 #include <algorithm>
 #include <optional>
@@ -155,6 +156,25 @@ class Stages {
 
 std::vector<ProductStage> product_stages(const Nest& nest, const NestStructure& structure, const std::vector<int>& loop_groups) {
   return Stages(nest, structure, loop_groups).cut();
+}
+
+bool reads_stored_sums(const Nest& nest, const NestStructure& structure, const std::vector<int>& loop_groups) {
+  std::set<std::string> own, made;  // statements of the group; tensors
+  for (const int u : loop_groups) {
+    const LoopGroup& loop_group = structure.loop_groups[static_cast<std::size_t>(u)];
+    own.insert(loop_group.statements.begin(), loop_group.statements.end());
+    for (const std::string& name : loop_group.statements) {
+      const Statement& statement = nest.statement(name);
+      const bool uses = std::any_of(statement.reads.begin(), statement.reads.end(),
+                                    [&](const Access& read) { return made.contains(read.tensor); });
+      if (loop_group.seldom || (uses && !statement.reduction)) made.insert(statement.write.tensor);
+    }
+  }
+  return std::any_of(made.begin(), made.end(), [&](const std::string& tensor) {
+    const std::vector<const Statement*> readers = readers_of(nest, tensor);
+    const auto inside = [&](const Statement* reader) { return own.contains(reader->name); };
+    return std::any_of(readers.begin(), readers.end(), inside) && !std::all_of(readers.begin(), readers.end(), inside);
+  });
 }
 
 }  // namespace nestor

@@ -15,6 +15,7 @@
 // Proof      f32 has 24 bits, bf16 has 8, so that finite a are a_0 + a_1 + a_2 exactly, but for parts below 2^-133. a_0 and b_0 are finite
 //            numbers with the signs of a and b, and are 0 for no a and b but 0 (and what is below 2^-133). So an infinite a has one infinite
 //            term, a_2 b_0, and an infinite b has a_0 b_2: with the signs of a b, or NaN where the other one is 0. All else is finite.
+//            Parts are the same whoever has made them of the same elements, once these are complete.
 // Rounding   what is left out of a term, a_1 b_2 + a_2 b_1 + a_2 b_2, is 2^-24 + 2^-32 of |a b| at most, about what f32 makes of the product.
 //            Tensor cores cut sums off after each 16 terms: 24 times in a chunk, of which 20 see parts of 2^-8 alone. So s_eo is off by
 //            2^-21 of the sum of |a b| at most. The sum over chunks rounds to nearest, as f32 does. In place, kernels on tensor cores add up
@@ -228,7 +229,40 @@ class SixProducts {
     return p == 1 ? select(rest, ScalarExpr::constant(0)) : select(make(ScalarOp::sub, rest, before[1]), x);
   }
 
-  /// Stores the three parts of what is read of the operand's tensor.
+  /// The temporary in which a statement before the sum keeps what `store` would store, of as many elements; empty: there is none. Products
+  /// of one matrix share its parts.
+  std::string known_part(const Statement& store) {
+    const Nest& nest = edit_.nest();
+    const auto unnamed = [](const isl::map& relation) {
+      return isl::manage(isl_map_reset_tuple_id(relation.copy(), isl_dim_in));
+    };
+    const auto elements = [&](const Statement& statement) {
+      return isl::manage(isl_set_reset_tuple_id(domain_in(nest, statement).release()));
+    };
+    const auto same_read = [&](const Access& a, const Access& b) {
+      return a.tensor == b.tensor && unnamed(a.relation).is_equal(unnamed(b.relation));
+    };
+    const auto complete_before = [&](const Access& read, const Statement& reader) {
+      const std::vector<const Statement*> writers = writers_of(nest, read.tensor);
+      return std::all_of(writers.begin(), writers.end(), [&](const Statement* writer) { return writer->group < reader.group; });
+    };
+    const auto serves = [&](const Statement& other) {
+      const std::string& kept = other.write.tensor;
+      if (other.reduction || nest.tensor(kept).role != TensorRole::temporary || !other.indices.empty() ||
+          !other.value.equals(store.value) || other.reads.size() != store.reads.size() ||
+          other.group >= nest.statement(edit_.start_name()).group || writers_of(nest, kept).size() != 1)
+        return false;
+      for (std::size_t k = 0; k < store.reads.size(); ++k) {
+        if (!same_read(other.reads[k], store.reads[k]) || !complete_before(other.reads[k], other)) return false;
+      }
+      const isl::map own = unnamed(store.write.relation.set_range_tuple(kept)), there = unnamed(other.write.relation);
+      return elements(store).is_subset(elements(other)) && own.is_equal(there);
+    };
+    const auto found = std::find_if(nest.statements.begin(), nest.statements.end(), serves);
+    return found == nest.statements.end() ? "" : found->write.tensor;
+  }
+
+  /// Stores the three parts of what is read of the operand's tensor, unless they are stored already.
   Parts split(std::size_t operand) {
     const Tensor tensor = edit_.nest().tensor(read(operand).tensor);
     Parts parts;
@@ -249,6 +283,10 @@ class SixProducts {
         before[k] = ScalarExpr::cast(ElementType::f32, ScalarExpr::read(ordinal, ElementType::bf16));
       }
       store.value = ScalarExpr::cast(ElementType::bf16, part_of(p, before, is_ordinary(tensor.name)));
+      if (const std::string known = known_part(store); !known.empty()) {
+        parts[p] = known;
+        continue;
+      }
       Tensor part = tensor;
       part.name = parts[p];
       part.type = ElementType::bf16;
