@@ -49,7 +49,8 @@ const std::vector<Rule>& rules() {
                                      product_across_rule(),
                                      product_again_rule(),
                                      separate_sums_rule(),
-                                     bf16x6_rule()};
+                                     bf16x6_rule(),
+                                     bf16x3_rule()};
   return all;
 }
 

@@ -68,6 +68,31 @@ inline Nest f32_product(const std::function<ScalarExpr(const ScalarExpr&)>& fini
       .build();
 }
 
+/// out[i, d] = sum over j of w[i, j] v[j, d] over the sum of w[i, j], with w[i, j] = sum over e < 64 of q[i, e] k[j, e] in f32: linear attention,
+/// whose weights may be as small as elements of q are.
+inline Nest linear_attention(ElementType type = ElementType::f16) {
+  const std::string pair = "0 <= h < H and 0 <= i < N and 0 <= j < N", row = "0 <= h < H and 0 <= i < N",
+                    element = row + " and 0 <= d < 64";
+  const auto wide = [&](int k) { return ScalarExpr::cast(ElementType::f32, read(k, type)); };
+  NestBuilder builder("linear_attention", {{"H", 16}, {"N", 2048}});
+  for (const char* input : {"q", "k", "v"}) builder.tensor(input, TensorRole::input, {"H", "N", "64"}, type);
+  return builder.tensor("w", TensorRole::temporary, {"H", "N", "N"})
+      .tensor("weighted", TensorRole::temporary, {"H", "N", "64"})
+      .tensor("total", TensorRole::temporary, {"H", "N"})
+      .tensor("out", TensorRole::output, {"H", "N", "64"}, type)
+      .statement("w_init[h, i, j] : " + pair, "w[h, i, j]", {}, number(0))
+      .statement("w[h, i, j, e] : " + pair + " and 0 <= e < 64", "w[h, i, j]", {"q[h, i, e]", "k[h, j, e]"}, wide(0) * wide(1),
+                 ReductionOp::add)
+      .statement("weighted_init[h, i, d] : " + element, "weighted[h, i, d]", {}, number(0))
+      .statement("weighted[h, i, d, j] : " + element + " and 0 <= j < N", "weighted[h, i, d]", {"w[h, i, j]", "v[h, j, d]"},
+                 read(0) * wide(1), ReductionOp::add)
+      .statement("total_init[h, i] : " + row, "total[h, i]", {}, number(0))
+      .statement("total[h, i, j] : " + pair, "total[h, i]", {"w[h, i, j]"}, read(0), ReductionOp::add)
+      .statement("out[h, i, d] : " + element, "out[h, i, d]", {"weighted[h, i, d]", "total[h, i]"},
+                 ScalarExpr::cast(type, read(0) / read(1)))
+      .build();
+}
+
 /// out = x s s, with s = y y and all of them M x M, row-major, in f32: a chain of products, two of which share an operand.
 inline Nest f32_chain() {
   const std::string pair = "0 <= i < M and 0 <= j < M";

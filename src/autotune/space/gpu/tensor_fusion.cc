@@ -461,7 +461,7 @@ std::vector<std::set<std::string>> rules_for_products(RuleVariants& variants, st
   std::set<std::string> others = for_products;
   // What is reduced to few elements in one kernel leaves the others few blocks.
   if (others.erase(kRowsRule) > 0) usual.insert(kRowsRule);
-  others.erase(kPartsRule);
+  for (const char* parts : {kPartsRule, kMixedPartsRule}) others.erase(parts);
   std::vector<std::set<std::string>> choices =
       rules_for_fuller_tiles(variants, rules_for_tensor_cores(variants, usual, others, limits), others, limits);
   choices = rules_with_fewer_copies(variants, std::move(choices), usual, others, limits);
@@ -473,6 +473,14 @@ std::vector<std::set<std::string>> rules_for_products(RuleVariants& variants, st
     std::set<std::string> twice = usual;
     twice.insert(kAcrossRule);
     if (clocks_of_products(variants, twice, limits) < once / 2) choices.insert(choices.begin(), std::move(twice));
+  }
+  if (for_products.contains(kMixedPartsRule)) {
+    std::set<std::string> mixed = choices.front();
+    mixed.erase(kRoundingRule);
+    mixed.insert(kMixedPartsRule);
+    const RuleVariant& variant = variants.at({mixed});
+    if (has_place(variants, variant, fusion_for_tensor_cores(variants, variant, limits), limits))
+      choices.insert(choices.begin() + 1, std::move(mixed));
   }
   if (!for_products.contains(kPartsRule)) return choices;
   std::set<std::string> parts = usual;

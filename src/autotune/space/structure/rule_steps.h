@@ -51,6 +51,8 @@ inline constexpr const char* kExpandingRule = "expand_squares";
 
 /// Makes products of f32 operands of products of three parts each, in bf16.
 inline constexpr const char* kPartsRule = "bf16x6";
+/// Keeps operands of f32 beside such of f16 from being rounded to f16, where small ones would vanish.
+inline constexpr const char* kMixedPartsRule = "bf16x3";
 /// Makes products of exponentials of sums, with sums of their own where factors have no room.
 inline constexpr const char* kFactoringRule = "factor_exponential";
 
