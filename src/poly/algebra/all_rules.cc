@@ -15,6 +15,7 @@ const std::vector<Rule>& rules() {
                                      start_extremum_rule(),
                                      neutral_terms_rule(),
                                      keep_result_rule(),
+                                     join_dims_rule(),
                                      split_terms_rule(),
                                      nest_sums_rule(),
                                      expand_squares_rule(),

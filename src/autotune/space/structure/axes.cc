@@ -71,6 +71,18 @@ std::vector<std::optional<int>> followed_dims(const Access& access) {
   return result;
 }
 
+std::vector<std::optional<int>> equal_dims(const Access& access) {
+  std::vector<std::optional<int>> result = followed_dims(access);
+  const std::vector<isl::pw_aff> indices = functions_of(access.relation);
+  for (std::size_t k = 0; k < indices.size(); ++k) {
+    if (!result[k] || isl_pw_aff_n_piece(indices[k].get()) != 1) continue;
+    isl_aff* affine = isl_pw_aff_as_aff(indices[k].copy());
+    if (isl_aff_dim(affine, isl_dim_div) > 0) result[k].reset();
+    isl_aff_free(affine);
+  }
+  return result;
+}
+
 namespace {
 
 std::set<int> dims_of(const Access& access) {
@@ -218,7 +230,9 @@ NestStructure find_axes(const Nest& nest, const Sizes& sizes) {
     made[statement.write.tensor].push_back(touches[statement.write.tensor].back());
     const std::set<int> written = dims_of(statement.write);
     for (const Access& read : statement.reads) {
-      touches[read.tensor].push_back({loop_group, followed_dims(read)});
+      // A remainder of a long loop is no place of that loop: what has a loop for it is read anew.
+      const bool input = nest.tensor(read.tensor).role == TensorRole::input;
+      touches[read.tensor].push_back({loop_group, input ? followed_dims(read) : equal_dims(read)});
       const std::set<int> followed = dims_of(read);
       if (std::includes(followed.begin(), followed.end(), written.begin(), written.end()))
         made[read.tensor].push_back(touches[read.tensor].back());
