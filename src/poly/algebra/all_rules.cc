@@ -35,6 +35,7 @@ const std::vector<Rule>& rules() {
                                      materialize_factor_rule(),
                                      late_definitions_rule(),
                                      skip_zeros_rule(),
+                                     repeat_elements_rule(),
                                      narrow_copies_rule(),
                                      round_operand_rule(),
                                      zero_terms_rule(),

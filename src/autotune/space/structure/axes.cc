@@ -75,10 +75,17 @@ std::vector<std::optional<int>> equal_dims(const Access& access) {
   std::vector<std::optional<int>> result = followed_dims(access);
   const std::vector<isl::pw_aff> indices = functions_of(access.relation);
   for (std::size_t k = 0; k < indices.size(); ++k) {
-    if (!result[k] || isl_pw_aff_n_piece(indices[k].get()) != 1) continue;
-    isl_aff* affine = isl_pw_aff_as_aff(indices[k].copy());
-    if (isl_aff_dim(affine, isl_dim_div) > 0) result[k].reset();
-    isl_aff_free(affine);
+    isl_pw_aff* const index = isl_pw_aff_gist(indices[k].copy(), isl_pw_aff_domain(indices[k].copy()));
+    if (result[k] && isl_pw_aff_isa_aff(index) == isl_bool_true) {
+      isl_aff* const affine = isl_pw_aff_as_aff(isl_pw_aff_copy(index));
+      for (int d = 0; d < isl_aff_dim(affine, isl_dim_div); ++d) {
+        isl_val* const factor = isl_aff_get_coefficient_val(affine, isl_dim_div, d);
+        if (isl_val_is_zero(factor) != isl_bool_true) result[k].reset();
+        isl_val_free(factor);
+      }
+      isl_aff_free(affine);
+    }
+    isl_pw_aff_free(index);
   }
   return result;
 }

@@ -125,8 +125,11 @@ std::vector<std::string> matching_rules(BaseSchedules& schedules) {
   if (matching.contains(kSkippingRule)) {
     std::set<std::string> skipping = all;
     skipping.insert(kSkippingRule);
-    if (!rule(kOrderingRule).find(schedules.after_rules(rule_steps(schedules, skipping)).nest()).empty())
-      matching.insert(kOrderingRule);
+    skipping.erase(kRepeatingRule);
+    const Nest& direct = schedules.after_rules(rule_steps(schedules, skipping)).nest();
+    for (const char* name : {kOrderingRule, kRepeatingRule}) {
+      if (!rule(name).find(direct).empty()) matching.insert(name);
+    }
   }
   if (matching.contains(kJoiningRule)) {
     all.insert(kJoiningRule);

@@ -37,6 +37,9 @@ inline constexpr const char* kRoundingRule = "round_operand";
 /// The rule that leaves out terms of products that are zeros, which other rules would copy.
 inline constexpr const char* kSkippingRule = "skip_zeros";
 
+/// Copies operands that are read along quotients, so that tiles have rows of them.
+inline constexpr const char* kRepeatingRule = "repeat_elements";
+
 /// Makes one of two sums of products that are added together, over copies of their operands.
 inline constexpr const char* kSumJoiningRule = "join_sums";
 

@@ -84,9 +84,11 @@ class JointsFinder {
       return std::any_of(reduced.begin(), reduced.end(),
                          [&](int dim) { return reduction.dims[static_cast<std::size_t>(dim)] == name; });
     };
+    if (!reduction.reduction || reduced.size() < 2) return std::nullopt;
     for (const Access& read : reduction.reads) {
-      const std::vector<std::string> names = names_of_indices(reduction, read);
-      for (std::size_t p = 0; reduction.reduction && is_temporary(read.tensor) && p + 1 < names.size(); ++p) {
+      if (!is_temporary(read.tensor)) continue;
+      const std::vector<std::string>& names = names_of(reduction, read);
+      for (std::size_t p = 0; p + 1 < names.size(); ++p) {
         if (!is_reduced(names[p]) || !is_reduced(names[p + 1]) || names[p] == names[p + 1]) continue;
         const auto extent = known_value(nest_, extent_of(nest_, reduction.domain, dim_of(reduction, names[p + 1])));
         if (!extent || *extent < 2) continue;
@@ -98,6 +100,13 @@ class JointsFinder {
   }
 
  private:
+  /// names_of_indices, worked out once.
+  const std::vector<std::string>& names_of(const Statement& statement, const Access& access) const {
+    const auto [known, added] = names_.try_emplace(statement.name + " " + access.tensor + " " + isl_text(access.relation));
+    if (added) known->second = names_of_indices(statement, access);
+    return known->second;
+  }
+
   bool is_temporary(const std::string& tensor) const { return nest_.tensor(tensor).role == TensorRole::temporary; }
 
   static int dim_of(const Statement& statement, const std::string& name) {
@@ -118,7 +127,7 @@ class JointsFinder {
         const auto name = [&](int dim) { return statement.dims[static_cast<std::size_t>(dim)]; };
         for (const Access& access : accesses_of(statement)) {
           if (!is_temporary(access.tensor) || joints_.places.contains(access.tensor)) continue;
-          const auto place = place_of(names_of_indices(statement, access), name(dims->outer), name(dims->inner));
+          const auto place = place_of(names_of(statement, access), name(dims->outer), name(dims->inner));
           if (place) joints_.places[access.tensor] = *place, more = true;
         }
       }
@@ -133,7 +142,7 @@ class JointsFinder {
     for (const Access& access : accesses_of(statement)) {
       const auto known = joints_.places.find(access.tensor);
       if (known == joints_.places.end()) continue;
-      const std::vector<std::string> names = names_of_indices(statement, access);
+      const std::vector<std::string>& names = names_of(statement, access);
       why = "a statement reads or writes one of its temporaries along other indices";
       if (names.empty() || names[known->second] == names[known->second + 1]) return std::nullopt;
       const JoinedDims dims{dim_of(statement, names[known->second]), dim_of(statement, names[known->second + 1]), joints_.extent};
@@ -150,6 +159,7 @@ class JointsFinder {
 
   const Nest& nest_;
   Joints joints_;
+  mutable std::map<std::string, std::vector<std::string>> names_;
 };
 
 /// Sets `why` where there are none.
@@ -159,8 +169,9 @@ std::optional<Joints> joints_of(const Nest& nest, const Statement& statement, st
 
 std::vector<RuleMatch> find(const Nest& nest) {
   std::string why;
+  JointsFinder finder(nest);
   return matching_statements(nest, kName, [&](const Statement& statement) {
-    return joints_of(nest, statement, why) ? statement.name + " runs along one dim in place of two" : "";
+    return finder.from(statement, why) ? statement.name + " runs along one dim in place of two" : "";
   });
 }
 
