@@ -1,7 +1,10 @@
 // Points of others first, then the searcher's, then those that were put off.
 #include "autotune/proposals.h"
 
+#include "autotune/space/structure/rule_steps.h"
+
 #include <algorithm>
+#include <string>
 #include <utility>
 
 namespace nestor {
@@ -19,9 +22,9 @@ T take_first(std::deque<T>& list) {
 }  // namespace
 
 OperandRounding::Form OperandRounding::form_of(const NamedValues& values) {
-  const auto halves = values.find("operand_halves");
-  if (halves == values.end() || value_or(values, "warpgroups", 0) == 0) return Form::none;
-  return halves->second != 0 ? Form::halves : Form::rounded;
+  const std::string halves = "operand_halves", parts = std::string("rule.") + kMixedPartsRule;
+  if ((!values.contains(halves) && !values.contains(parts)) || value_or(values, "warpgroups", 0) == 0) return Form::none;
+  return value_or(values, halves, 0) != 0 || value_or(values, parts, 0) != 0 ? Form::halves : Form::rounded;
 }
 
 void OperandRounding::note(Form form, bool wrong, bool right) {

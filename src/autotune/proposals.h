@@ -37,7 +37,7 @@ class Doubt {
 };
 
 /// What is known of rounding to 16 bits where products on tensor cores have operands that are computed in f32. Candidates round them, or have
-/// them in two halves (step operand_halves), which costs products.
+/// them in two halves (step operand_halves, rule bf16x3), which costs products.
 class OperandRounding {
  public:
   enum class Form : std::uint8_t { none, rounded, halves };

@@ -15,6 +15,7 @@ const std::vector<Rule>& rules() {
                                      start_extremum_rule(),
                                      neutral_terms_rule(),
                                      keep_result_rule(),
+                                     join_dims_rule(),
                                      split_terms_rule(),
                                      nest_sums_rule(),
                                      expand_squares_rule(),
@@ -34,6 +35,7 @@ const std::vector<Rule>& rules() {
                                      materialize_factor_rule(),
                                      late_definitions_rule(),
                                      skip_zeros_rule(),
+                                     repeat_elements_rule(),
                                      narrow_copies_rule(),
                                      round_operand_rule(),
                                      zero_terms_rule(),
@@ -51,7 +53,8 @@ const std::vector<Rule>& rules() {
                                      product_across_rule(),
                                      product_again_rule(),
                                      separate_sums_rule(),
-                                     bf16x6_rule()};
+                                     bf16x6_rule(),
+                                     bf16x3_rule()};
   return all;
 }
 

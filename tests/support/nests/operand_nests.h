@@ -68,6 +68,84 @@ inline Nest f32_product(const std::function<ScalarExpr(const ScalarExpr&)>& fini
       .build();
 }
 
+/// out[i, d] = sum over j of w[i, j] v[j, d] over the sum of w[i, j], with w[i, j] = sum over e < 64 of q[i, e] k[j, e] in f32: linear attention,
+/// whose weights may be as small as elements of q are.
+inline Nest linear_attention(ElementType type = ElementType::f16) {
+  const std::string pair = "0 <= h < H and 0 <= i < N and 0 <= j < N", row = "0 <= h < H and 0 <= i < N",
+                    element = row + " and 0 <= d < 64";
+  const auto wide = [&](int k) { return ScalarExpr::cast(ElementType::f32, read(k, type)); };
+  NestBuilder builder("linear_attention", {{"H", 16}, {"N", 2048}});
+  for (const char* input : {"q", "k", "v"}) builder.tensor(input, TensorRole::input, {"H", "N", "64"}, type);
+  return builder.tensor("w", TensorRole::temporary, {"H", "N", "N"})
+      .tensor("weighted", TensorRole::temporary, {"H", "N", "64"})
+      .tensor("total", TensorRole::temporary, {"H", "N"})
+      .tensor("out", TensorRole::output, {"H", "N", "64"}, type)
+      .statement("w_init[h, i, j] : " + pair, "w[h, i, j]", {}, number(0))
+      .statement("w[h, i, j, e] : " + pair + " and 0 <= e < 64", "w[h, i, j]", {"q[h, i, e]", "k[h, j, e]"}, wide(0) * wide(1),
+                 ReductionOp::add)
+      .statement("weighted_init[h, i, d] : " + element, "weighted[h, i, d]", {}, number(0))
+      .statement("weighted[h, i, d, j] : " + element + " and 0 <= j < N", "weighted[h, i, d]", {"w[h, i, j]", "v[h, j, d]"},
+                 read(0) * wide(1), ReductionOp::add)
+      .statement("total_init[h, i] : " + row, "total[h, i]", {}, number(0))
+      .statement("total[h, i, j] : " + pair, "total[h, i]", {"w[h, i, j]"}, read(0), ReductionOp::add)
+      .statement("out[h, i, d] : " + element, "out[h, i, d]", {"weighted[h, i, d]", "total[h, i]"},
+                 ScalarExpr::cast(type, read(0) / read(1)))
+      .build();
+}
+
+/// Attention of Q queries on keys in an image of Y x `across` places, with a bias of the key's row for each query:
+/// score[h, i, y, x] = sum over e of q[h, i, e] k[h, y, x, e] / 8 + by_row[h, i, y]. `across` 0: a size X that is not known.
+inline Nest image_attention(int across = 6) {
+  const ElementType f16 = ElementType::f16;
+  const auto wide = [&](int k) { return ScalarExpr::cast(ElementType::f32, read(k, f16)); };
+  const std::string last = across > 0 ? std::to_string(across) : "X", row = "0 <= h < H and 0 <= i < Q",
+                    key = "0 <= y < Y and 0 <= x < " + last, pair = row + " and " + key, element = row + " and 0 <= d < 64";
+  std::vector<std::pair<std::string, std::int64_t>> sizes{{"H", 16}, {"Q", 1024}, {"Y", 32}};
+  if (across == 0) sizes.emplace_back("X", 32);
+  NestBuilder builder("image_attention", {sizes.begin(), sizes.end()});
+  builder.tensor("q", TensorRole::input, {"H", "Q", "64"}, f16).tensor("by_row", TensorRole::input, {"H", "Q", "Y"});
+  for (const char* input : {"k", "v"}) builder.tensor(input, TensorRole::input, {"H", "Y", last, "64"}, f16);
+  for (const char* tile : {"dot", "score", "power"}) builder.tensor(tile, TensorRole::temporary, {"H", "Q", "Y", last});
+  for (const char* value : {"top", "total"}) builder.tensor(value, TensorRole::temporary, {"H", "Q"});
+  return builder.tensor("weighted", TensorRole::temporary, {"H", "Q", "64"})
+      .tensor("out", TensorRole::output, {"H", "Q", "64"}, f16)
+      .statement("dot_init[h, i, y, x] : " + pair, "dot[h, i, y, x]", {}, number(0))
+      .statement("dot[h, i, y, x, e] : " + pair + " and 0 <= e < 64", "dot[h, i, y, x]", {"q[h, i, e]", "k[h, y, x, e]"},
+                 wide(0) * wide(1), ReductionOp::add)
+      .statement("score[h, i, y, x] : " + pair, "score[h, i, y, x]", {"dot[h, i, y, x]", "by_row[h, i, y]"},
+                 number(0.125) * read(0) + read(1))
+      .statement("top_init[h, i] : " + row, "top[h, i]", {}, number(-std::numeric_limits<double>::infinity()))
+      .statement("top[h, i, y, x] : " + pair, "top[h, i]", {"score[h, i, y, x]"}, read(0), ReductionOp::max)
+      .statement("power[h, i, y, x] : " + pair, "power[h, i, y, x]", {"score[h, i, y, x]", "top[h, i]"},
+                 ScalarExpr::make(ScalarOp::exp, {read(0) - read(1)}))
+      .statement("total_init[h, i] : " + row, "total[h, i]", {}, number(0))
+      .statement("total[h, i, y, x] : " + pair, "total[h, i]", {"power[h, i, y, x]"}, read(0), ReductionOp::add)
+      .statement("weighted_init[h, i, d] : " + element, "weighted[h, i, d]", {}, number(0))
+      .statement("weighted[h, i, d, y, x] : " + element + " and " + key, "weighted[h, i, d]",
+                 {"power[h, i, y, x]", "v[h, y, x, d]"}, read(0) * wide(1), ReductionOp::add)
+      .statement("out[h, i, d] : " + element, "out[h, i, d]", {"weighted[h, i, d]", "total[h, i]"},
+                 ScalarExpr::cast(f16, read(0) / read(1)))
+      .build();
+}
+
+/// out = x s s, with s = y y and all of them M x M, row-major, in f32: a chain of products, two of which share an operand.
+inline Nest f32_chain() {
+  const std::string pair = "0 <= i < M and 0 <= j < M";
+  NestBuilder builder("f32_chain", {{"M", 1024}});
+  for (const char* input : {"x", "y"}) builder.tensor(input, TensorRole::input, {"M", "M"});
+  for (const char* sum : {"square", "half", "sums"}) builder.tensor(sum, TensorRole::temporary, {"M", "M"});
+  builder.tensor("out", TensorRole::output, {"M", "M"});
+  const auto product = [&](const std::string& name, const std::string& a, const std::string& b) {
+    builder.statement(name + "_init[i, j] : " + pair, name + "[i, j]", {}, number(0));
+    builder.statement(name + "[i, j, k] : " + pair + " and 0 <= k < M", name + "[i, j]", {a + "[i, k]", b + "[k, j]"},
+                      read(0) * read(1), ReductionOp::add);
+  };
+  product("square", "y", "y");
+  product("half", "x", "square");
+  product("sums", "half", "square");
+  return builder.statement("out[i, j] : " + pair, "out[i, j]", {"sums[i, j]"}, read(0)).build();
+}
+
 /// out[i, d] = softmax over j of -(sum over e of (q[i, e] - k[j, e])^2) / 8, times v[j, d]; `keys`: the tensor that is read for k. Those of q
 /// itself are near for i = j.
 inline Nest distance_attention(const std::string& keys = "k") {

@@ -105,9 +105,7 @@ class TensorValues {
       for (int column = 0; column < op.k; ++column) {
         double element = fragment(group, buffer, row, column, lane_of(column));
         if (!mask.holds(g * group_rows() + row, column)) element = 0;
-        operand.push_back(round_operands_
-                              ? rounded(element, *plan_.product_type.c_str() == 'f' ? ElementType::f16 : ElementType::bf16)
-                              : element);
+        operand.push_back(round_operands_ ? rounded(element, op.product_type) : element);
       }
     }
     group.operands[k] = std::move(operand);

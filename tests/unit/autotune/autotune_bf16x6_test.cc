@@ -24,10 +24,10 @@ struct Guesses : testing::SpaceGuesses {
   using SpaceGuesses::SpaceGuesses;
 
   /// The point's kernel on tensor cores, emulated at ragged sizes beside the definition.
-  std::string wrong(const Point& point, const Sizes& ragged) {
+  std::string wrong(const Point& point, const Sizes& ragged, double tolerance = 3e-6) {
     const CompiledNvptx compiled = compile_nvptx(program(point), {});
     if (!compiled.plans->kernels.back().tensor) return "no tensor cores";
-    return testing::run_emulated(compiled, meaning(), ragged, {.tolerance = 3e-6}, {1});
+    return testing::run_emulated(compiled, meaning(), ragged, {.tolerance = tolerance}, {1});
   }
 
   bool in_parts(std::size_t k) const { return has_rule(k, "bf16x6"); }
@@ -153,6 +153,19 @@ TEST(Bf16x6Space, LaunchesOfOtherSumsOfPartsHaveNoProof) {
     number = 0;
     wrong.kernels.back().body = changed(plan.kernels.back().body, change);
     EXPECT_THAT(nvptx::check_launches(wrong), ::testing::Not(::testing::IsEmpty())) << what;
+  }
+}
+
+/// Every product of a chain has tensor cores; parts of what one stores, which the next multiplies, are made once, in kernels of their own.
+TEST(Bf16x6Space, ChainsOfProductsHaveAKernelForEach) {
+  Guesses guesses(f32_chain(), {{"M", 1024}});
+  for (const std::size_t k : {0U, 1U}) {
+    ASSERT_TRUE(guesses.in_parts(k)) << k;
+    const CompiledNvptx compiled = compile_nvptx(guesses.program(k), {});
+    const auto& kernels = compiled.plans->kernels;
+    EXPECT_EQ(std::count_if(kernels.begin(), kernels.end(), [](const auto& kernel) { return kernel.tensor; }), 3) << k;
+    EXPECT_EQ(kernels.size(), 7U) << "parts of y, x, square and half, and three products";
+    EXPECT_EQ(guesses.wrong(guesses.points.at(k), {{"M", 69}}, 3e-4), "") << "terms are 100 times their sum: " << k;
   }
 }
 

@@ -182,6 +182,10 @@ TEST(Proposals, OperandsAreRoundedAsLongAsThatEndsRight) {
   EXPECT_EQ(OperandRounding::form_of({{"warpgroups", 2}, {"operand_halves", 0}}), Form::rounded);
   EXPECT_EQ(OperandRounding::form_of({{"warpgroups", 0}, {"operand_halves", 1}}), Form::none);
   EXPECT_EQ(OperandRounding::form_of({{"warpgroups", 2}}), Form::none);
+  EXPECT_EQ(OperandRounding::form_of({{"warpgroups", 2}, {"rule.bf16x3", 1}}), Form::halves) << "parts of operands round none";
+  EXPECT_EQ(OperandRounding::form_of({{"warpgroups", 2}, {"rule.bf16x3", 0}}), Form::rounded);
+  EXPECT_EQ(OperandRounding::form_of({{"warpgroups", 2}, {"operand_halves", 0}, {"rule.bf16x3", 1}}), Form::halves);
+  EXPECT_EQ(OperandRounding::form_of({{"warpgroups", 0}, {"rule.bf16x3", 1}}), Form::none);
   const auto after = [](Form form, int wrong, int right) {
     OperandRounding rounding;
     for (int k = 0; k < wrong; ++k) rounding.note(form, true, false);

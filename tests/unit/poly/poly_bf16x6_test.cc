@@ -11,6 +11,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <cmath>
 #include <functional>
 #include <limits>
@@ -141,6 +144,55 @@ TEST(Bf16x6, PartsOfWhatComesFromLongSumsOrIsRowsAndColumnsAreInChunks) {
     validate(after);
     EXPECT_EQ(differences(before, after, {{"M", 3}, {"K", 2}}, 20), 0) << columns;
   }
+}
+
+std::size_t count_of(const Nest& nest, const std::string& start) {
+  return static_cast<std::size_t>(std::count_if(nest.statements.begin(), nest.statements.end(), [&](const Statement& statement) {
+    return statement.name.starts_with(start + "_high") || statement.name.starts_with(start + "_middle") ||
+           statement.name.starts_with(start + "_low");
+  }));
+}
+
+TEST(Bf16x6, ProductsShareThePartsOfAMatrixThatIsComplete) {
+  const Nest nest = in_parts(in_parts(in_parts(f32_chain(), "square"), "half"), "sums");
+  validate(nest);
+  EXPECT_EQ(count_of(nest, "square"), 3U);
+  EXPECT_EQ(nest.statement("half_chunks_sum").reads[1].tensor, "square_middle");
+  EXPECT_EQ(nest.statement("sums_chunks_sum").reads[1].tensor, "square_middle");
+  EXPECT_EQ(differences(f32_chain(), nest, {{"M", 5}}, 20), 0);
+  // Fewer elements than the second product reads: they are made again.
+  const auto partial = [](const std::string& first, const std::string& second) {
+    Nest changed = f32_chain();
+    for (const auto& [name, mask] : {std::pair{"half", first}, std::pair{"sums", second}}) {
+      changed = with_statement(changed, name, [&](Statement& sum) {
+        sum.domain = sum.domain.intersect(parse_set(fmt::format("[M] -> {{ {}[i, j, k] : {} }}", name, mask), "test"));
+      });
+    }
+    return in_parts(in_parts(changed, "half"), "sums");
+  };
+  EXPECT_EQ(count_of(partial("k <= j", "k <= j"), "square"), 3U);
+  EXPECT_EQ(count_of(partial("k <= M", "k <= j"), "square"), 3U) << "all serve some";
+  const Nest more = partial("k <= j", "k <= M");
+  EXPECT_EQ(count_of(more, "square"), 6U) << "some serve not all";
+  EXPECT_EQ(more.statement("sums_chunks_sum").reads[1].tensor, "square_middle_2");
+  EXPECT_EQ(differences(more, partial("k <= j", "k <= M"), {{"M", 4}}, 1), 0);
+}
+
+/// A copy that looks like parts of an operand, but is made before the operand is complete, is none.
+TEST(Bf16x6, PartsOfWhatChangesLaterAreMadeAgain) {
+  Nest nest = in_parts(in_parts(f32_chain(), "half"), "sums");
+  ASSERT_EQ(count_of(nest, "square"), 3U);
+  Nest early = in_parts(f32_chain(), "half");
+  Statement change = early.statement("square_init");
+  change.name = "change";
+  change.domain = parse_set("[M] -> { change[i, j] : 0 <= i < M and 0 <= j < M }", "test");
+  change.write = {"square", parse_map("[M] -> { change[i, j] -> square[i, j] }", "test")};
+  change.value = number(2);
+  insert_statement(early, group_end(early, "half_kept_copied"), change);
+  validate(early);
+  const Nest again = in_parts(early, "sums");
+  EXPECT_EQ(count_of(again, "square"), 6U);
+  EXPECT_EQ(differences(early, again, {{"M", 4}}, 20), 0);
 }
 
 /// Rows of one special value, or of one among ordinary ones, against each other; and values that bf16 does not hold.

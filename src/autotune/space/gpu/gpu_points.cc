@@ -176,6 +176,30 @@ void add_tensor_values(const GpuPointSource& source, const std::set<std::string>
   }
 }
 
+/// Products on tensor cores, choice by choice. Where small weights may vanish in f16, and do in the data of the check, all guesses of a choice
+/// may be wrong: those with parts of such weights come in turns with them, after a few.
+void add_products(const GpuPointSource& source, std::vector<NamedValues>& points) {
+  constexpr std::size_t kFew = 3;
+  std::vector<std::vector<NamedValues>> choices;
+  for (const std::set<std::string>& rules : source.tensor_rules) {
+    choices.emplace_back();
+    add_tensor_values(source, rules, choices.back());
+  }
+  const bool turns = choices.size() > 1 && source.tensor_rules[1].contains(kMixedPartsRule);
+  if (turns) {
+    std::vector<NamedValues> joined;
+    std::size_t taken[2] = {0, 0};
+    for (std::size_t many = kFew; taken[0] < choices[0].size() || taken[1] < choices[1].size(); many = 1) {
+      for (const std::size_t k : {0, 1}) {
+        for (std::size_t n = 0; n < many && taken[k] < choices[k].size(); ++n) joined.push_back(choices[k][taken[k]++]);
+      }
+    }
+    choices[0] = std::move(joined);
+    choices[1].clear();
+  }
+  for (const std::vector<NamedValues>& choice : choices) points.insert(points.end(), choice.begin(), choice.end());
+}
+
 /// The first guesses of a product that is computed again: its statistics in parts of the streamed columns, then its results, which are
 /// stored by the kernel that computes it. Sums of more terms take longer twice than through memory.
 void add_products_again(const GpuPointSource& source, std::vector<NamedValues>& points) {
@@ -698,7 +722,7 @@ std::vector<NamedValues> likely_gpu_values(const GpuPointSource& source) {
   if (has_tensor_cores(source.limits)) {
     add_products_again(source, points);
     add_parts_of_tiles(source, points);
-    for (const std::set<std::string>& rules : source.tensor_rules) add_tensor_values(source, rules, points);
+    add_products(source, points);
   }
   RuleChoice simple{source.usual_rules};
   std::erase_if(simple.rules, [](const std::string& rule) { return makes_composites(rule); });

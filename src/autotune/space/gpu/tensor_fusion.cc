@@ -3,6 +3,7 @@
 
 #include "autotune/space/gpu/tensor_guesses.h"
 #include "autotune/space/structure/axes.h"
+#include "autotune/space/structure/product_chains.h"
 #include "autotune/space/structure/rule_steps.h"
 #include "codegen/tile/analysis/op_shape.h"
 #include "codegen/tile/contraction.h"
@@ -60,26 +61,6 @@ bool starts_apart(const Nest& nest, const NestStructure& structure, const Fusion
   });
 }
 
-/// Is what is made of sums of few elements stored, and read again in the same kernel? Only tiles that stay in registers are.
-bool reads_stored_sums(const Nest& nest, const NestStructure& structure, const FusionGroup& group) {
-  std::set<std::string> own, made;  // statements of the group; tensors
-  for (const int u : group.loop_groups) {
-    const LoopGroup& loop_group = structure.loop_groups[static_cast<std::size_t>(u)];
-    own.insert(loop_group.statements.begin(), loop_group.statements.end());
-    for (const std::string& name : loop_group.statements) {
-      const Statement& statement = nest.statement(name);
-      const bool uses = std::any_of(statement.reads.begin(), statement.reads.end(),
-                                    [&](const Access& read) { return made.contains(read.tensor); });
-      if (loop_group.seldom || (uses && !statement.reduction)) made.insert(statement.write.tensor);
-    }
-  }
-  return std::any_of(made.begin(), made.end(), [&](const std::string& tensor) {
-    const std::vector<const Statement*> readers = readers_of(nest, tensor);
-    const auto inside = [&](const Statement* reader) { return own.contains(reader->name); };
-    return std::any_of(readers.begin(), readers.end(), inside) && !std::all_of(readers.begin(), readers.end(), inside);
-  });
-}
-
 /// Do sums of chunks of terms, which several products make, leave the kernel before they are added up? They are many times the result.
 bool stores_chunks(const Nest& nest, const NestStructure& structure, const std::vector<FusionGroup>& groups) {
   for (const FusionGroup& group : groups) {
@@ -120,7 +101,7 @@ bool has_place(RuleVariants& variants, const RuleVariant& variant, Fusion fusion
   const auto& axes = tensor_axes_of(variants, variant, group, limits.sm);
   return takes_products(axes, limits) && !outlives_stream(variants, variant, group, *axes) &&
          !starts_apart(variants.nest(variant), variant.structure, group) &&
-         !reads_stored_sums(variants.nest(variant), variant.structure, group) &&
+         !reads_stored_sums(variants.nest(variant), variant.structure, group.loop_groups) &&
          !stores_chunks(variants.nest(variant), variant.structure, variants.fusion_groups(variant, fusion));
 }
 
@@ -505,7 +486,7 @@ std::vector<std::set<std::string>> rules_for_products(RuleVariants& variants, st
   std::set<std::string> others = for_products;
   // What is reduced to few elements in one kernel leaves the others few blocks.
   if (others.erase(kRowsRule) > 0) usual.insert(kRowsRule);
-  others.erase(kPartsRule);
+  for (const char* parts : {kPartsRule, kMixedPartsRule}) others.erase(parts);
   std::vector<std::set<std::string>> choices =
       rules_for_fuller_tiles(variants, rules_for_tensor_cores(variants, usual, others, limits), others, limits);
   choices = rules_with_fewer_copies(variants, std::move(choices), usual, others, limits);
@@ -517,6 +498,14 @@ std::vector<std::set<std::string>> rules_for_products(RuleVariants& variants, st
     std::set<std::string> twice = usual;
     twice.insert(kAcrossRule);
     if (clocks_of_products(variants, twice, limits) < once / 2) choices.insert(choices.begin(), std::move(twice));
+  }
+  if (for_products.contains(kMixedPartsRule)) {
+    std::set<std::string> mixed = choices.front();
+    mixed.erase(kRoundingRule);
+    mixed.insert(kMixedPartsRule);
+    const RuleVariant& variant = variants.at({mixed});
+    if (has_place(variants, variant, fusion_for_tensor_cores(variants, variant, limits), limits))
+      choices.insert(choices.begin() + 1, std::move(mixed));
   }
   if (!for_products.contains(kPartsRule)) return choices;
   std::set<std::string> parts = usual;

@@ -71,6 +71,25 @@ std::vector<std::optional<int>> followed_dims(const Access& access) {
   return result;
 }
 
+std::vector<std::optional<int>> equal_dims(const Access& access) {
+  std::vector<std::optional<int>> result = followed_dims(access);
+  const std::vector<isl::pw_aff> indices = functions_of(access.relation);
+  for (std::size_t k = 0; k < indices.size(); ++k) {
+    isl_pw_aff* const index = isl_pw_aff_gist(indices[k].copy(), isl_pw_aff_domain(indices[k].copy()));
+    if (result[k] && isl_pw_aff_isa_aff(index) == isl_bool_true) {
+      isl_aff* const affine = isl_pw_aff_as_aff(isl_pw_aff_copy(index));
+      for (int d = 0; d < isl_aff_dim(affine, isl_dim_div); ++d) {
+        isl_val* const factor = isl_aff_get_coefficient_val(affine, isl_dim_div, d);
+        if (isl_val_is_zero(factor) != isl_bool_true) result[k].reset();
+        isl_val_free(factor);
+      }
+      isl_aff_free(affine);
+    }
+    isl_pw_aff_free(index);
+  }
+  return result;
+}
+
 namespace {
 
 std::set<int> dims_of(const Access& access) {
@@ -218,7 +237,9 @@ NestStructure find_axes(const Nest& nest, const Sizes& sizes) {
     made[statement.write.tensor].push_back(touches[statement.write.tensor].back());
     const std::set<int> written = dims_of(statement.write);
     for (const Access& read : statement.reads) {
-      touches[read.tensor].push_back({loop_group, followed_dims(read)});
+      // A remainder of a long loop is no place of that loop: what has a loop for it is read anew.
+      const bool input = nest.tensor(read.tensor).role == TensorRole::input;
+      touches[read.tensor].push_back({loop_group, input ? followed_dims(read) : equal_dims(read)});
       const std::set<int> followed = dims_of(read);
       if (std::includes(followed.begin(), followed.end(), written.begin(), written.end()))
         made[read.tensor].push_back(touches[read.tensor].back());

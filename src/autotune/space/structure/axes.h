@@ -19,6 +19,9 @@ NestStructure find_axes(const Nest& nest, const Sizes& sizes);
 /// For each index of an access the dim of the statement that it follows: index = dim + constant.
 std::vector<std::optional<int>> followed_dims(const Access& access);
 
+/// The same, but none for a remainder: as far as a dim goes, index = dim + constant.
+std::vector<std::optional<int>> equal_dims(const Access& access);
+
 /// The axes of these dims in a loop group that has the access; -1: an index follows none.
 std::vector<int> followed_axes(const LoopGroup& loop_group, const Access& access);
 

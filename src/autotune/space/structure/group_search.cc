@@ -3,6 +3,7 @@
 
 #include "autotune/space/structure/axes.h"
 #include "autotune/space/structure/group_steps.h"
+#include "autotune/space/structure/product_chains.h"
 #include "autotune/space/structure/try_steps.h"
 #include "support/error.h"
 
@@ -49,7 +50,7 @@ class GroupFinder {
         last = grown;
         group = group_of(first, last);
       }
-      if (const int shorter = without_starts(first, last); shorter < last) {
+      if (const int shorter = without_starts(first, before_stored_reads(first, last)); shorter < last) {
         last = shorter;
         group = group_of(first, last);
       }
@@ -71,6 +72,13 @@ class GroupFinder {
       if (!extends(first, place)) break;
       last = place + 1;
     }
+    return last;
+  }
+
+  /// Behind the last place of the run first .. last - 1 that reads nothing which a guarded product before it stores: parts of it, which the
+  /// next product multiplies, go along rows of memory in a kernel of their own.
+  int before_stored_reads(int first, int last) const {
+    while (alike_ && last - first > 1 && reads_stored_sums(base_.nest(), structure_, group_of(first, last).loop_groups)) --last;
     return last;
   }
 

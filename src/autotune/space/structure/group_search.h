@@ -14,8 +14,9 @@ namespace nestor {
 /// while one is left; prepared: the same, but what products of matrices need and do not take part in stands before them
 /// (find_prepared_groups); apart: such a preparation, and the products are fused carefully; alike: of statements that share a tensor and have
 /// the same parallel loops, all of them, with later sums of the same input that need nothing of what stands between, and with what such sums
-/// start from; connected: careful, of statements that computed values lead from one to the other, so that results of inputs alone stand apart; rows:
-/// as alike, but what is no product of matrices also shares fewer loops, while a block may keep what each of their iterations makes.
+/// start from, but without readers of what a guarded product stores; connected: careful, of statements that computed values lead from one
+/// to the other, so that results of inputs alone stand apart; rows: as alike, but what is no product of matrices also shares fewer loops,
+/// while a block may keep what each of their iterations makes.
 enum class Fusion : std::uint8_t { none, careful, maximal, prepared, apart, related, alike, connected, rows };
 
 /// Values of the parameter "fusion" are places in this list.

@@ -253,11 +253,19 @@ std::optional<std::vector<FusionGroup>> find_prepared_groups(const Schedule& bas
   for (int u = 0; u < static_cast<int>(structure.loop_groups.size()); ++u) {
     if (std::find(before.begin(), before.end(), u) == before.end()) others.push_back(u);
   }
+  const auto have_chains = [](const std::vector<ProductStage>& stages) {
+    return std::any_of(stages.begin(), stages.end(), [](const ProductStage& stage) { return stage.chain; });
+  };
   std::vector<ProductStage> stages;
   for (const std::vector<int>& run : without_interleaved_results(base.nest(), structure, others)) {
     for (ProductStage& stage : product_stages(base.nest(), structure, run)) stages.push_back(std::move(stage));
   }
-  const bool chains = std::any_of(stages.begin(), stages.end(), [](const ProductStage& stage) { return stage.chain; });
+  // A chain that such a cut would part, as attention behind products for each of its rows, keeps its rows in registers.
+  if (!have_chains(stages)) {
+    if (std::vector<ProductStage> whole = product_stages(base.nest(), structure, others); have_chains(whole))
+      stages = std::move(whole);
+  }
+  const bool chains = have_chains(stages);
   if (before.empty() && (!chains || stages.size() < 2)) return std::nullopt;
   std::vector<FusionGroup> fusion_groups;
   for (const std::vector<int>& set : connected(base.nest(), structure, before)) {

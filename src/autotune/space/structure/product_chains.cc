@@ -3,6 +3,8 @@
 
 #include "autotune/space/structure/axes.h"
 #include "codegen/tile/contraction.h"
+#include "poly/algebra/values/nest_edit.h"
+#include "poly/isl/isl_tools.h"
 
 #include <algorithm>
 #include <optional>
@@ -79,6 +81,7 @@ class Stages {
   /// and each point of the axes that both operands follow is a block of its own. So is each of those that all products have rows along: what
   /// joins several results, as a difference of two heads, comes after.
   bool is_chain(std::size_t first, std::size_t last) const {
+    if (reads_elsewhere(first, last)) return false;
     const std::vector<int> common = common_axes(structure_, loop_groups(first, last), members_[first].loop_group);
     std::vector<int> rows = common;
     std::set<int> streamed;
@@ -102,6 +105,31 @@ class Stages {
     }
     const auto is_common = [&](int axis) { return axis < 0 || has(common, axis); };
     return streamed.size() == 1 && !rows.empty() && std::all_of(of_all->begin(), of_all->end(), is_common);
+  }
+
+  /// Does a member read what another one makes at an index that is made of its dims, but follows none, as a quotient? Tiles are read at their
+  /// own places.
+  bool reads_elsewhere(std::size_t first, std::size_t last) const {
+    std::set<std::string> made;
+    for (std::size_t k = first; k < last; ++k) made.insert(members_[k].written.begin(), members_[k].written.end());
+    const auto is_elsewhere = [&](const Access& read) {
+      const std::vector<std::optional<int>> followed = equal_dims(read);
+      const std::vector<isl::pw_aff> indices = functions_of(read.relation);
+      for (std::size_t p = 0; p < indices.size(); ++p) {
+        const auto dims = static_cast<unsigned>(isl_pw_aff_dim(indices[p].get(), isl_dim_in));
+        if (!followed[p] && isl_pw_aff_involves_dims(indices[p].get(), isl_dim_in, 0, dims) == isl_bool_true) return true;
+      }
+      return false;
+    };
+    for (std::size_t k = first; k < last; ++k) {
+      for (const std::string& name : structure_.loop_groups[static_cast<std::size_t>(members_[k].loop_group)].statements) {
+        const std::vector<Access>& reads = nest_.statement(name).reads;
+        if (std::any_of(reads.begin(), reads.end(),
+                        [&](const Access& read) { return made.contains(read.tensor) && is_elsewhere(read); }))
+          return true;
+      }
+    }
+    return false;
   }
 
   /// Elements of temporaries that only the members touch.
@@ -155,6 +183,25 @@ class Stages {
 
 std::vector<ProductStage> product_stages(const Nest& nest, const NestStructure& structure, const std::vector<int>& loop_groups) {
   return Stages(nest, structure, loop_groups).cut();
+}
+
+bool reads_stored_sums(const Nest& nest, const NestStructure& structure, const std::vector<int>& loop_groups) {
+  std::set<std::string> own, made;  // statements of the group; tensors
+  for (const int u : loop_groups) {
+    const LoopGroup& loop_group = structure.loop_groups[static_cast<std::size_t>(u)];
+    own.insert(loop_group.statements.begin(), loop_group.statements.end());
+    for (const std::string& name : loop_group.statements) {
+      const Statement& statement = nest.statement(name);
+      const bool uses = std::any_of(statement.reads.begin(), statement.reads.end(),
+                                    [&](const Access& read) { return made.contains(read.tensor); });
+      if (loop_group.seldom || (uses && !statement.reduction)) made.insert(statement.write.tensor);
+    }
+  }
+  return std::any_of(made.begin(), made.end(), [&](const std::string& tensor) {
+    const std::vector<const Statement*> readers = readers_of(nest, tensor);
+    const auto inside = [&](const Statement* reader) { return own.contains(reader->name); };
+    return std::any_of(readers.begin(), readers.end(), inside) && !std::all_of(readers.begin(), readers.end(), inside);
+  });
 }
 
 }  // namespace nestor

@@ -19,4 +19,8 @@ struct ProductStage {
 /// Without a chain they are one stage.
 std::vector<ProductStage> product_stages(const Nest& nest, const NestStructure& structure, const std::vector<int>& loop_groups);
 
+/// Is what the loop groups make of sums of few elements (guards of products) stored, and read again among them? One kernel has it in registers
+/// or in memory, not in both.
+bool reads_stored_sums(const Nest& nest, const NestStructure& structure, const std::vector<int>& loop_groups);
+
 }  // namespace nestor

@@ -101,11 +101,13 @@ std::vector<std::string> matching_rules(BaseSchedules& schedules) {
   const std::vector<Step> usual = rule_steps(schedules, all);
   for (const Step& step : usual) matching.insert(step.args.at(0).get<std::string>());
   for (const Rule& rule : rules()) {
-    // Disabled ones, and those that another rule has made needless: without it they are what is left.
-    if (!matching.contains(rule.name) && !rule.find(schedules.nest()).empty()) matching.insert(rule.name);
+    // Disabled ones, and those that another rule has made needless: without it they are what is left. What weights of a softmax are is known
+    // after the usual rules.
+    if (!matching.contains(rule.name) && rule.name != kMixedPartsRule && !rule.find(schedules.nest()).empty())
+      matching.insert(rule.name);
   }
   const Nest& usual_nest = schedules.after_rules(usual).nest();
-  for (const char* name : {kAligningRule, kSeparatingRule, kPartsRule}) {
+  for (const char* name : {kAligningRule, kSeparatingRule, kPartsRule, kMixedPartsRule}) {
     if (!rule(name).find(usual_nest).empty()) matching.insert(name);
   }
   // Without composites, factors of products may be computed apart.
@@ -129,8 +131,11 @@ std::vector<std::string> matching_rules(BaseSchedules& schedules) {
   if (matching.contains(kSkippingRule)) {
     std::set<std::string> skipping = all;
     skipping.insert(kSkippingRule);
-    if (!rule(kOrderingRule).find(schedules.after_rules(rule_steps(schedules, skipping)).nest()).empty())
-      matching.insert(kOrderingRule);
+    skipping.erase(kRepeatingRule);
+    const Nest& direct = schedules.after_rules(rule_steps(schedules, skipping)).nest();
+    for (const char* name : {kOrderingRule, kRepeatingRule}) {
+      if (!rule(name).find(direct).empty()) matching.insert(name);
+    }
   }
   for (const char* joining : {kJoiningRule, kShortRowsRule}) {
     if (!matching.contains(joining)) continue;
@@ -228,7 +233,7 @@ bool is_for_products(const std::string& rule) {
          rule == kJoinedRule || rule == kShortRowsRule || rule == kSumJoiningRule || rule == kKeepingRule ||
          rule == "split_terms" || rule == kSeparatingRule || rule == kAligningRule || rule == kGatheringRule ||
          rule == kOrderingRule || rule == kExpandingRule || rule == kFactoringRule || rule == kNestingRule ||
-         rule == kPartsRule || rule == kRowsRule;
+         rule == kPartsRule || rule == kMixedPartsRule || rule == kRowsRule;
 }
 
 bool multiplies_zeros(const std::string& rule) { return rule == "zero_terms"; }

@@ -41,6 +41,9 @@ inline constexpr const char* kRoundingRule = "round_operand";
 /// The rule that leaves out terms of products that are zeros, which other rules would copy.
 inline constexpr const char* kSkippingRule = "skip_zeros";
 
+/// Copies operands that are read along quotients, so that tiles have rows of them.
+inline constexpr const char* kRepeatingRule = "repeat_elements";
+
 /// Makes one of two sums of products that are added together, over copies of their operands.
 inline constexpr const char* kSumJoiningRule = "join_sums";
 
@@ -55,6 +58,8 @@ inline constexpr const char* kExpandingRule = "expand_squares";
 
 /// Makes products of f32 operands of products of three parts each, in bf16.
 inline constexpr const char* kPartsRule = "bf16x6";
+/// Keeps operands of f32 beside such of f16 from being rounded to f16, where small ones would vanish.
+inline constexpr const char* kMixedPartsRule = "bf16x3";
 /// Makes products of exponentials of sums, with sums of their own where factors have no room.
 inline constexpr const char* kFactoringRule = "factor_exponential";
 

@@ -15,6 +15,7 @@
 // Proof      f32 has 24 bits, bf16 has 8, so that finite a are a_0 + a_1 + a_2 exactly, but for parts below 2^-133. a_0 and b_0 are finite
 //            numbers with the signs of a and b, and are 0 for no a and b but 0 (and what is below 2^-133). So an infinite a has one infinite
 //            term, a_2 b_0, and an infinite b has a_0 b_2: with the signs of a b, or NaN where the other one is 0. All else is finite.
+//            Parts are the same whoever has made them of the same elements, once these are complete.
 // Rounding   what is left out of a term, a_1 b_2 + a_2 b_1 + a_2 b_2, is 2^-24 + 2^-32 of |a b| at most, about what f32 makes of the product.
 //            Tensor cores cut sums off after each 16 terms: 24 times in a chunk, of which 20 see parts of 2^-8 alone. So s_eo is off by
 //            2^-21 of the sum of |a b| at most. The sum over chunks rounds to nearest, as f32 does. In place, kernels on tensor cores add up
@@ -26,10 +27,6 @@
 #include <isl/map.h>
 #include <isl/set.h>
 
-#include <fmt/format.h>
-
-#include <algorithm>
-#include <array>
 #include <functional>
 #include <map>
 #include <optional>
@@ -38,116 +35,39 @@
 #include <utility>
 #include <vector>
 
-#include "poly/algebra/analysis/exponential_sum.h"
-#include "poly/algebra/analysis/range_analysis.h"
+#include "poly/algebra/guarded/bf16_parts.h"
 #include "poly/algebra/guarded/sum_edit.h"
-#include "poly/algebra/operands/half_products.h"
 #include "poly/algebra/rules/rule_list.h"
 #include "poly/algebra/values/direct_sums.h"
-#include "poly/algebra/values/factor_chain.h"
 #include "poly/algebra/values/nest_edit.h"
-#include "poly/algebra/values/polynomial.h"
 #include "poly/nest/nest_sets.h"
 
 namespace nestor {
 namespace {
 
 constexpr const char* kName = "bf16x6";
-constexpr int kChunk = 64;                 ///< terms between two roundings to nearest
-constexpr std::int64_t kFewestUses = 256;  ///< of an element, so that its parts cost less than they save
-constexpr std::array<std::pair<std::size_t, std::size_t>, 6> kPairs{{{1, 1}, {0, 2}, {2, 0}, {0, 1}, {1, 0}, {0, 0}}};
+constexpr int kChunk = 64;  ///< terms between two roundings to nearest
+constexpr std::size_t kParts = 3;
+const std::vector<OrdinalPair> kPairs{{1, 1}, {0, 2}, {2, 0}, {0, 1}, {1, 0}, {0, 0}};  ///< small ones first
 
-using Operands = std::pair<std::size_t, std::size_t>;
-using Parts = std::array<std::string, 3>;  ///< names of tensors
-
-ScalarExpr make(ScalarOp op, const ScalarExpr& x, const ScalarExpr& y) { return ScalarExpr::make(op, {x, y}); }
+using Parts = std::vector<std::string>;  ///< names of tensors
 
 /// The two different reads of f32 whose products the statement adds up.
-std::optional<Operands> wide_products(const Statement& sum) {
+std::optional<OrdinalPair> wide_products(const Statement& sum) {
   const ScalarExpr& value = sum.value;
   if (sum.reduction != ReductionOp::add || value.op() != ScalarOp::mul) return std::nullopt;
   for (const ScalarExpr& factor : value.args()) {
     if (factor.op() != ScalarOp::read || factor.type() != ElementType::f32) return std::nullopt;
   }
   const auto a = static_cast<std::size_t>(value.args()[0].ordinal()), b = static_cast<std::size_t>(value.args()[1].ordinal());
-  return a == b ? std::nullopt : std::optional(Operands(a, b));
-}
-
-/// Does the statement add up products of two elements, or of parts of such?
-bool multiplies(const Statement& statement) {
-  if (statement.reduction != ReductionOp::add) return false;
-  ScalarExpr value = statement.value;
-  while (value.op() == ScalarOp::add) value = value.args()[0];
-  const auto is_read = [](const ScalarExpr& factor) { return strip_exact_casts(factor).op() == ScalarOp::read; };
-  return value.op() == ScalarOp::mul && is_read(value.args()[0]) && is_read(value.args()[1]);
-}
-
-/// Is it part of a longer sum?
-bool adds_up_chunk(const Nest& nest, const Statement& sum) {
-  const std::vector<const Statement*> readers = readers_of(nest, sum.write.tensor);
-  return std::any_of(readers.begin(), readers.end(), [](const Statement* reader) {
-    return reader->reduction == ReductionOp::add && reader->value.op() == ScalarOp::read;
-  });
-}
-
-/// Terms of a sum of products, where sizes have their defaults, that a kernel may hold whole rows of.
-constexpr double kRowTerms = 512;
-
-/// Is the tensor computed, elementwise at last, from a sum of few products? Its parts belong where it is.
-bool comes_from_products(const Nest& nest, const std::string& tensor) {
-  if (!is_elementwise_temporary(nest, tensor)) return false;
-  std::set<std::string> seen{tensor};
-  std::vector<std::string> rest{tensor};
-  while (!rest.empty()) {
-    const std::vector<const Statement*> writers = writers_of(nest, rest.back());
-    rest.pop_back();
-    for (const Statement* writer : writers) {
-      if (multiplies(*writer) && !adds_up_chunk(nest, *writer) &&
-          default_points(nest, *writer, reduced_dims(*writer)) <= kRowTerms)
-        return true;
-      for (const Access& read : writer->reads) {
-        if (seen.insert(read.tensor).second) rest.push_back(read.tensor);
-      }
-    }
-  }
-  return false;
-}
-
-/// How often an element of the operand is multiplied: along dims of the result that it does not follow. Of dims of unknown extents: often.
-std::int64_t uses(const Nest& nest, const Statement& sum, std::size_t operand) {
-  std::int64_t times = 1;
-  for (int d = 0; d < static_cast<int>(sum.dims.size()); ++d) {
-    if (depends_on_dim(sum.reads[operand].relation, d)) continue;
-    times *= known_value(nest, extent_of(nest, sum.domain, d)).value_or(kFewestUses);
-    if (times >= kFewestUses) break;
-  }
-  return times;
+  return a == b ? std::nullopt : std::optional(OrdinalPair(a, b));
 }
 
 /// Sets `why` where the rule does not apply.
-std::optional<Operands> operands_of(const Nest& nest, const Statement& sum, std::string& why) {
+std::optional<OrdinalPair> operands_of(const Nest& nest, const Statement& sum, std::string& why) {
   why = "it is no sum of products of two elements in f32";
   const auto operands = wide_products(sum);
-  if (!operands || !can_be_guarded(nest, sum, why)) return std::nullopt;
-  why = "it has no rows and columns, with one dim of terms that both operands follow";
-  const auto [a, b] = *operands;
-  const std::vector<int> reduced = reduced_dims(sum);
-  const bool both = reduced.size() == 1 && depends_on_dim(sum.reads[a].relation, reduced.front()) &&
-                    depends_on_dim(sum.reads[b].relation, reduced.front());
-  if (!both || !follows_own_dim(sum, a, b) || !follows_own_dim(sum, b, a)) return std::nullopt;
-  why = fmt::format("its operands' elements are multiplied less than {} times each", kFewestUses);
-  for (const std::size_t operand : {a, b}) {
-    if (uses(nest, sum, operand) < kFewestUses && !comes_from_products(nest, sum.reads[operand].tensor)) return std::nullopt;
-  }
-  why = "its terms begin below 0";
-  if (has_negative_values(nest, sum, reduced)) return std::nullopt;
-  why = "its operands are written when the sum has begun";
-  for (const std::size_t operand : {a, b}) {
-    for (const Statement* writer : writers_of(nest, sum.reads[operand].tensor)) {
-      if (writer->group >= initialisers_of(nest, sum).front()->group) return std::nullopt;
-    }
-  }
-  return operands;
+  return operands && may_have_parts(nest, sum, *operands, false, why) ? operands : std::nullopt;
 }
 
 /// { sum[.., k, ..] -> name[.., .., o, t] : k = 64 o + t, 0 <= t < 64 }
@@ -171,21 +91,21 @@ isl::map chunk_map(const Statement& sum, int k, const std::string& name) {
 
 class SixProducts {
  public:
-  SixProducts(const Nest& nest, const Statement& sum, Operands operands)
+  SixProducts(const Nest& nest, const Statement& sum, OrdinalPair operands)
       : edit_(nest, sum), operands_(operands), reduced_(reduced_dims(sum).front()) {}
 
   Nest apply() {
     std::map<std::string, Parts> parts;  // by tensor
     for (const std::size_t operand : {operands_.first, operands_.second}) {
       const std::string& tensor = read(operand).tensor;
-      if (!parts.contains(tensor)) parts[tensor] = split(operand);
+      if (!parts.contains(tensor)) parts[tensor] = store_parts(edit_, operand, kParts);
     }
     const Parts &a = parts.at(read(operands_.first).tensor), &b = parts.at(read(operands_.second).tensor);
     const std::string &first = read(operands_.first).tensor, &second = read(operands_.second).tensor;
     // What is rows and columns of one product stays in no kernel that makes it.
     if (is_short() ||
         (first != second && (comes_from_products(edit_.nest(), first) || comes_from_products(edit_.nest(), second))))
-      return in_place(a, b);
+      return multiply_parts(edit_, operands_, a, b, kPairs);
     const isl::map whole = add_chunks(a, b);
     const ScalarExpr zero = ScalarExpr::constant(0);
     return edit_.guard(
@@ -195,70 +115,6 @@ class SixProducts {
 
  private:
   const Access& read(std::size_t operand) const { return edit_.sum().reads[operand]; }
-
-  /// All elements of the tensor that the sum reads.
-  isl::set elements_read(const std::string& tensor) {
-    isl::set all;
-    for (const std::size_t operand : {operands_.first, operands_.second}) {
-      if (read(operand).tensor != tensor) continue;
-      const isl::set elements = domain_in(edit_.nest(), edit_.sum()).apply(read(operand).relation);
-      all = all.is_null() ? elements : all.unite(elements);
-    }
-    return all.coalesce();
-  }
-
-  /// Are finite elements known to fit bf16, and others to be NaN alone?
-  bool is_ordinary(const std::string& tensor) {
-    const ValueRange range = exponential_term(edit_.nest(), tensor).value_or(range_of(edit_.nest(), tensor));
-    return !range.infinite() && range.magnitude() <= largest_of(ElementType::bf16);
-  }
-
-  /// Part p, before it is rounded, of the f32 that read 0 is, behind those before it.
-  static ScalarExpr part_of(std::size_t p, const std::array<ScalarExpr, 2>& before, bool ordinary) {
-    const ScalarExpr x = ScalarExpr::read(0, ElementType::f32);
-    const auto select = [&](const ScalarExpr& yes, const ScalarExpr& no) {
-      return ordinary ? yes : ScalarExpr::make(ScalarOp::select, {is_finite(x), yes, no});
-    };
-    if (p == 0 && ordinary) return x;
-    if (p == 0) {
-      const ScalarExpr most = select(ScalarExpr::constant(largest_of(ElementType::bf16)), ScalarExpr::constant(1));
-      return make(ScalarOp::min, make(ScalarOp::max, x, ScalarExpr::make(ScalarOp::neg, {most})), most);
-    }
-    const ScalarExpr rest = make(ScalarOp::sub, x, before[0]);
-    return p == 1 ? select(rest, ScalarExpr::constant(0)) : select(make(ScalarOp::sub, rest, before[1]), x);
-  }
-
-  /// Stores the three parts of what is read of the operand's tensor.
-  Parts split(std::size_t operand) {
-    const Tensor tensor = edit_.nest().tensor(read(operand).tensor);
-    Parts parts;
-    for (std::size_t p = 0; p < parts.size(); ++p) {
-      constexpr std::array kNames{"_high", "_middle", "_low"};
-      parts[p] = fresh_name(edit_.nest(), tensor.name + kNames[p]);
-      Statement store = copy_statement(edit_.nest(), tensor, edit_.sum(), read(operand), parts[p]);
-      isl::set domain = store.domain;
-      // Of an input all: kernels multiply whole tiles of it, with zeros where the sum reads none.
-      if (tensor.role != TensorRole::input) {
-        isl_set* elements = isl_set_set_tuple_name(elements_read(tensor.name).release(), parts[p].c_str());
-        domain = domain.intersect(isl::manage(elements));
-      }
-      store.domain = isl::manage(isl_set_gist_params(domain.copy(), full_context(edit_.nest()).release())).coalesce();
-      std::array<ScalarExpr, 2> before;
-      for (std::size_t k = 0; k < p; ++k) {
-        const int ordinal = add_read(store, {parts[k], store.reads[0].relation.set_range_tuple(parts[k])});
-        before[k] = ScalarExpr::cast(ElementType::f32, ScalarExpr::read(ordinal, ElementType::bf16));
-      }
-      store.value = ScalarExpr::cast(ElementType::bf16, part_of(p, before, is_ordinary(tensor.name)));
-      Tensor part = tensor;
-      part.name = parts[p];
-      part.type = ElementType::bf16;
-      part.role = TensorRole::temporary;
-      part.tolerance.reset();
-      edit_.nest().tensors.push_back(part);
-      edit_.insert(store);
-    }
-    return parts;
-  }
 
   /// The sum's points, by chunks.
   Statement chunked(const std::string& name) {
@@ -294,35 +150,11 @@ class SixProducts {
     for (const auto& [p, q] : kPairs) {
       Statement product = over_dims(edit_.nest(), points, all, fresh_name(edit_.nest(), points.name));
       const auto [in_a, in_b] = places(product);
-      const auto factor = [&](const std::string& part, const isl::map& access) {
-        const int ordinal = add_read(product, {part, access.set_range_tuple(part)});
-        return ScalarExpr::cast(ElementType::f32, ScalarExpr::read(ordinal, ElementType::bf16));
-      };
-      const ScalarExpr left = factor(a[p], in_a), right = factor(b[q], in_b);
-      product.value = make(ScalarOp::mul, left, right);
+      const ScalarExpr left = read_part(product, a[p], in_a), right = read_part(product, b[q], in_b);
+      product.value = ScalarExpr::make(ScalarOp::mul, {left, right});
       product.reduction = ReductionOp::add;
       edit_.insert(product);
     }
-  }
-
-  /// The sum itself adds up products of parts.
-  Nest in_place(const Parts& a, const Parts& b) {
-    Statement sum = edit_.sum();
-    const std::vector<Access> reads = std::exchange(sum.reads, {});
-    const auto factor = [&](std::size_t operand, const std::string& part) {
-      const int ordinal = add_read(sum, {part, reads[operand].relation.set_range_tuple(part)});
-      return ScalarExpr::cast(ElementType::f32, ScalarExpr::read(ordinal, ElementType::bf16));
-    };
-    ScalarExpr all;
-    for (const auto& [p, q] : kPairs) {
-      const ScalarExpr left = factor(operands_.first, a[p]), right = factor(operands_.second, b[q]);
-      const ScalarExpr product = make(ScalarOp::mul, left, right);
-      all = all.defined() ? make(ScalarOp::add, all, product) : product;
-    }
-    sum.value = all;
-    sum.group = edit_.nest().statement(sum.name).group;
-    replace_statement(edit_.nest(), sum);
-    return std::move(edit_.nest());
   }
 
   /// Has every sum the terms of one chunk at most?
@@ -373,7 +205,7 @@ class SixProducts {
   }
 
   SumEdit edit_;
-  const Operands operands_;
+  const OrdinalPair operands_;
   const int reduced_;
 };
 
@@ -385,7 +217,7 @@ std::vector<RuleMatch> find(const Nest& nest) {
 }
 
 RuleResult apply(const Nest& nest, const std::vector<std::string>& target) {
-  const Operands operands = required_match(nest, kName, target, operands_of);
+  const OrdinalPair operands = required_match(nest, kName, target, operands_of);
   return {SixProducts(nest, nest.statement(target[0]), operands).apply(), {}, false};
 }
 

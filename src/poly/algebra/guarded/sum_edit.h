@@ -28,6 +28,8 @@ class SumEdit {
 
   Nest& nest() { return result_; }
   const Statement& sum() const { return sum_; }
+  /// The statement before which others go in.
+  const std::string& start_name() const { return start_.name; }
   /// Dims of the sum that index its result.
   std::set<int> elements() const;
   /// Extents of these.

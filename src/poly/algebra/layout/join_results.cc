@@ -25,11 +25,6 @@ namespace {
 
 constexpr const char* kName = "join_results";
 
-struct JoinedDims {
-  int outer = 0, inner = 0;
-  std::int64_t extent = 1;  ///< of the inner one
-};
-
 bool is_sum_of_products(const Nest& nest, const std::string& tensor) {
   const std::vector<const Statement*> writers = writers_of(nest, tensor);
   return nest.tensor(tensor).role == TensorRole::temporary &&
@@ -83,38 +78,6 @@ std::vector<RuleMatch> find(const Nest& nest) {
   });
 }
 
-/// The statement with one dim for both, in the place of the inner one.
-Statement joined(const Nest& nest, const Statement& statement, const JoinedDims& joint) {
-  std::vector<isl::pw_aff> functions;  // of the statement's instance: the instance of the new one
-  for (int dim = 0; dim < static_cast<int>(statement.dims.size()); ++dim) {
-    isl::pw_aff function = dim_function(statement.domain, dim);
-    if (dim == joint.outer) continue;
-    if (dim == joint.inner) {
-      const isl::val factor =
-          isl::manage(isl_val_int_from_si(isl_pw_aff_get_ctx(function.get()), static_cast<long>(joint.extent)));
-      function =
-          function.add(isl::manage(isl_pw_aff_scale_val(dim_function(statement.domain, joint.outer).release(), factor.copy())));
-    }
-    functions.push_back(std::move(function));
-  }
-  Statement result;
-  result.name = statement.name;
-  result.group = statement.group;
-  result.dims = statement.dims;
-  result.dims.erase(result.dims.begin() + joint.outer);
-  const isl::map from = relation_of(statement.domain, statement.name, functions).intersect_domain(domain_in(nest, statement));
-  isl_set* domain = isl_set_gist_params(from.range().coalesce().release(), full_context(nest).release());
-  for (std::size_t k = 0; k < result.dims.size(); ++k)
-    domain = isl_set_set_dim_name(domain, isl_dim_set, static_cast<unsigned>(k), result.dims[k].c_str());
-  result.domain = isl::manage(domain);
-  const isl::map back = from.reverse();
-  const auto without_sizes = [&](const isl::map& relation) { return relation.gist_params(full_context(nest)).coalesce(); };
-  result.write = {statement.write.tensor, without_sizes(back.apply_range(statement.write.relation).gist_domain(result.domain))};
-  result.value = import_value(result, statement, back, statement.value);
-  for (Access& read : result.reads) read.relation = without_sizes(read.relation);
-  return result;
-}
-
 RuleResult apply(const Nest& nest, const std::vector<std::string>& target) {
   const std::string name = statement_argument(nest, kName, target, 1);
   std::string why;
@@ -122,7 +85,7 @@ RuleResult apply(const Nest& nest, const std::vector<std::string>& target) {
   if (!dims) refuse_rule(kName, name, why);
   Nest result = nest;
   for (; dims; dims = joined_dims(result, result.statement(name), why))
-    replace_statement(result, joined(result, result.statement(name), *dims));
+    replace_statement(result, with_joined_dims(result, result.statement(name), *dims));
   return {std::move(result), {}, false};
 }
 

@@ -5,7 +5,10 @@
 #include "poly/isl/isl_tools.h"
 #include "poly/nest/nest_sets.h"
 
+#include <isl/map.h>
 #include <isl/set.h>
+
+#include <algorithm>
 
 namespace nestor {
 
@@ -30,6 +33,38 @@ bool have_all_values(const Nest& nest, const Statement& statement, int outer, in
   const isl::set box =
       below(below(free, outer, extent_of(nest, statement.domain, outer)), inner, extent_of(nest, statement.domain, inner));
   return known_value(nest, extent_of(nest, statement.domain, inner)) == extent && domain_in(nest, statement).is_equal(box);
+}
+
+Statement with_joined_dims(const Nest& nest, const Statement& statement, const JoinedDims& joint) {
+  std::vector<isl::pw_aff> functions;  // of the statement's instance: the instance of the new one
+  for (int dim = 0; dim < static_cast<int>(statement.dims.size()); ++dim) {
+    isl::pw_aff function = dim_function(statement.domain, dim);
+    if (dim == joint.outer) continue;
+    if (dim == joint.inner) {
+      const isl::val factor =
+          isl::manage(isl_val_int_from_si(isl_pw_aff_get_ctx(function.get()), static_cast<long>(joint.extent)));
+      function =
+          function.add(isl::manage(isl_pw_aff_scale_val(dim_function(statement.domain, joint.outer).release(), factor.copy())));
+    }
+    functions.push_back(std::move(function));
+  }
+  Statement result;
+  result.name = statement.name;
+  result.group = statement.group;
+  result.reduction = statement.reduction;
+  result.dims = statement.dims;
+  result.dims.erase(result.dims.begin() + joint.outer);
+  const isl::map from = relation_of(statement.domain, statement.name, functions).intersect_domain(domain_in(nest, statement));
+  isl_set* domain = isl_set_gist_params(from.range().coalesce().release(), full_context(nest).release());
+  for (std::size_t k = 0; k < result.dims.size(); ++k)
+    domain = isl_set_set_dim_name(domain, isl_dim_set, static_cast<unsigned>(k), result.dims[k].c_str());
+  result.domain = isl::manage(domain);
+  const isl::map back = from.reverse();
+  const auto without_sizes = [&](const isl::map& relation) { return relation.gist_params(full_context(nest)).coalesce(); };
+  result.write = {statement.write.tensor, without_sizes(back.apply_range(statement.write.relation).gist_domain(result.domain))};
+  result.value = import_value(result, statement, back, statement.value);
+  for (Access& read : result.reads) read.relation = without_sizes(read.relation);
+  return result;
 }
 
 }  // namespace nestor

@@ -20,4 +20,14 @@ isl::set with_any_values(const Nest& nest, const Statement& statement, int a, in
 /// Do both dims have all their values, `extent` of the inner one, whatever the others are?
 bool have_all_values(const Nest& nest, const Statement& statement, int outer, int inner, std::int64_t extent);
 
+/// Two dims of a statement that become one: extent * outer + inner.
+struct JoinedDims {
+  int outer = 0, inner = 0;
+  std::int64_t extent = 1;  ///< of the inner one
+};
+
+/// The statement with one dim s for both, in the place of the inner one; what follows them follows floor(s / extent) and s mod extent. They have
+/// all their values.
+Statement with_joined_dims(const Nest& nest, const Statement& statement, const JoinedDims& joint);
+
 }  // namespace nestor

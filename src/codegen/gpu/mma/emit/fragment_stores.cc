@@ -169,8 +169,7 @@ llvm::Value* TensorEmitter::pair_word(const TensorOp& op, FragmentPlace place) {
     place.element = e;
     halves[e] = element(op, value, place);
   }
-  if (!narrowed) return pack(halves[0], halves[1], type);
-  return type == ElementType::f16 ? math_.pack_f16(b_, halves[0], halves[1]) : math_.pack_bf16(b_, halves[0], halves[1]);
+  return pack(halves[0], halves[1], narrowed ? ElementType::f32 : type, type);
 }
 
 /// Four words of the result as 16-bit pairs: those of column pairs `pair` and `pair` + 1, in the order of a first operand's.

@@ -32,11 +32,17 @@ TensorEmitter::TensorEmitter(llvm::IRBuilder<>& b, llvm::Function& function, Ker
 void TensorEmitter::emit(const TensorPlan& plan) {
   plan_ = &plan;
   environment_ = arguments_.integers;
-  // Weights of a product are rounded to 2^-9 there: a function of scores need not be finer than 2^-11.
-  const auto rounds = [](const TensorOp& op) { return op.halves == 1; };
+  // Weights of a product are rounded to 2^-9 there: a function of scores need not be finer than 2^-11. Beside f16 they may be parts, which are
+  // finer (rule bf16x3).
+  const auto rounds = [](const TensorOp& op) {
+    return op.halves == 1 && (op.kind != TensorOp::Kind::product || op.product_type == ElementType::bf16);
+  };
   const bool rounded = has_half_arguments(*plan.program);
   math_ = NvptxMath(!rounded);
-  math_.coarse_tanh = rounded && plan.product_type == "bf16" && std::all_of(plan.ops.begin(), plan.ops.end(), rounds);
+  const bool f16 = std::any_of(plan.program->buffers.begin(), plan.program->buffers.end(), [](const Buffer& buffer) {
+    return buffer.memory == Memory::argument && buffer.type == ElementType::f16;
+  });
+  math_.coarse_tanh = rounded && !f16 && std::all_of(plan.ops.begin(), plan.ops.end(), rounds);
   name_threads();
   roles();
 }

@@ -176,7 +176,7 @@ class TensorEmitter {
   Value* finite_or_zero(Value* value, int buffer);
   void store_where(Value* test, Value* address, Value* value, std::size_t bytes);
   Value* quad_sum(Value* value, ReductionOp op, ElementType type);
-  Value* pack(Value* low, Value* high, ElementType from);
+  Value* pack(Value* low, Value* high, ElementType from, ElementType to);
   int pairs_of(const TensorOp& op) const;
 
   llvm::IRBuilder<>& b_;

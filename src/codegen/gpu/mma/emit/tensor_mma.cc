@@ -247,7 +247,7 @@ void MmaEmitter::product(int k) {
           for (int half = 0; half < op.halves; ++half) {
             const Values& rows = first[static_cast<std::size_t>(tile * op.halves + half)];
             const Values result =
-                ptx_.mma(plan_->product_type, Values(part, part + 4), rows, {words[2 * eight], words[2 * eight + 1]});
+                ptx_.mma(to_string(op.product_type), Values(part, part + 4), rows, {words[2 * eight], words[2 * eight + 1]});
             std::copy(result.begin(), result.end(), part);
           }
         }

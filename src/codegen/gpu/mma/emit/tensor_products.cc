@@ -79,7 +79,7 @@ void WgmmaEmitter::product(int k) {
         const int offset = op.b_by_column ? column / kBlockColumns * b.rows * kSwizzleBytes + step * kProductStep * kSwizzleBytes
                                           : step_offset(b, step) + column * kSwizzleBytes;
         Value* second = descriptor(op.b_ring, nullptr, offset, op.b_by_column ? b.rows * kSwizzleBytes : kNoStride);
-        part = ptx_.wgmma(width, plan_->product_type, part, first_operand(op, k, tile, step, half), second, op.a_by_row,
+        part = ptx_.wgmma(width, to_string(op.product_type), part, first_operand(op, k, tile, step, half), second, op.a_by_row,
                           op.b_by_column);
       }
       std::copy(part.begin(), part.end(), first);
@@ -109,9 +109,8 @@ void WgmmaEmitter::wait_products(int count) {
   }
 }
 
-llvm::Value* TensorEmitter::pack(Value* low, Value* high, ElementType from) {
-  if (from == ElementType::f32)
-    return plan_->product_type == "f16" ? math_.pack_f16(b_, low, high) : math_.pack_bf16(b_, low, high);
+llvm::Value* TensorEmitter::pack(Value* low, Value* high, ElementType from, ElementType to) {
+  if (from == ElementType::f32) return to == ElementType::f16 ? math_.pack_f16(b_, low, high) : math_.pack_bf16(b_, low, high);
   auto* bits = b_.getInt16Ty();
   Value* word = b_.CreateZExt(b_.CreateBitCast(low, bits), b_.getInt32Ty());
   return b_.CreateOr(word, b_.CreateShl(b_.CreateZExt(b_.CreateBitCast(high, bits), b_.getInt32Ty()), 16));
@@ -135,10 +134,10 @@ void TensorEmitter::narrow(int k, bool masked) {
           pair[e] = b_.CreateSelect(test, pair[e], llvm::Constant::getNullValue(pair[e]->getType()));
       }
       if (op.halves == 1) {
-        words.push_back(pack(pair[0], pair[1], type));
+        words.push_back(pack(pair[0], pair[1], type, op.product_type));
         continue;
       }
-      const auto [word_of, rest] = math_.halves(b_, plan_->product_type == "f16", {pair[0], pair[1]});
+      const auto [word_of, rest] = math_.halves(b_, op.product_type == ElementType::f16, {pair[0], pair[1]});
       words.push_back(word_of);
       rests.push_back(rest);
     }

@@ -115,12 +115,13 @@ struct TensorOp {
   std::optional<SeldomSum> seldom;  ///< of an op of that kind: terms of memory alone, along the dim form.k
   // product
   ProductForm form;
-  int a_ring = -1, b_ring = -1;  ///< operands in shared memory; a_ring < 0: a fragment
-  bool a_by_row = false;         ///< the first operand runs along its rows, not along k
-  bool b_by_column = false;      ///< the second runs along columns, not along k
-  int k = 0, n = 0;              ///< extents, multiples of 16 and 8
-  bool mask_a = false;           ///< the first operand's fragment must be masked
-  int halves = 1;                ///< 16-bit numbers whose sum stands for an element of the first operand's fragment
+  int a_ring = -1, b_ring = -1;                 ///< operands in shared memory; a_ring < 0: a fragment
+  bool a_by_row = false;                        ///< the first operand runs along its rows, not along k
+  bool b_by_column = false;                     ///< the second runs along columns, not along k
+  int k = 0, n = 0;                             ///< extents, multiples of 16 and 8
+  bool mask_a = false;                          ///< the first operand's fragment must be masked
+  ElementType product_type = ElementType::f16;  ///< of both operands, as tensor cores see them: f16 or bf16
+  int halves = 1;  ///< 16-bit numbers whose sum stands for an element of the first operand's fragment
   /// Conditions beyond which one operand's tile lies outside of its argument and brings zeros, by the other one's circular buffer.
   std::map<int, std::vector<IntExpr>> zeros_meet;
   // store of a 16-bit tile through shared memory
@@ -157,7 +158,6 @@ struct TensorPlan {
   std::int64_t barriers_offset = 0;
   bool cluster_start = false;  ///< no block of the cluster goes on before the barriers of all are ready
   bool drains = false;         ///< a block's producer warp ends after the last tiles that the cluster shares have been released
-  std::string product_type;    ///< "f16" or "bf16"
 
   const Buffer& buffer(int k) const { return program->buffers[static_cast<std::size_t>(k)]; }
   /// Each warpgroup takes work tiles of its own, in turn: the n-th of a block is that of warpgroup n % warpgroups.

@@ -359,15 +359,14 @@ class TileFinder {
     op.n = plan_.fragments.at(op.op.write.buffer).columns;
     const ElementType type = plan_.buffer(b.buffer).type;
     if (type != ElementType::f16 && type != ElementType::bf16) refuse(op.op, "has operands that are not f16 or bf16");
-    const std::string name(to_string(type));
-    if (!plan_.product_type.empty() && plan_.product_type != name) refuse(op.op, "mixes f16 and bf16");
-    plan_.product_type = name;
+    op.product_type = type;
     op.b_ring = add_ring(op, b, op.form.column, op.n, op.b_by_column);
+    const ElementType first = plan_.buffer(a.buffer).type;
+    if (first != type && (size_in_bytes(first) == 2 || !in_scratch(a))) refuse(op.op, "mixes element types");
     if (in_scratch(a)) {
-      op.halves = plan_.kernel->shape.operand_halves != 0 && plan_.buffer(a.buffer).type == ElementType::f32 ? 2 : 1;
+      op.halves = plan_.kernel->shape.operand_halves != 0 && first == ElementType::f32 ? 2 : 1;
       return;
     }
-    if (plan_.buffer(a.buffer).type != type) refuse(op.op, "mixes element types");
     if (plan_.pack > 1 && op.form.pack < 0) refuse(op.op, "has one row where other products have a pack of them");
     op.a_ring = add_ring(op, a, op.form.row, plan_.rows(), op.a_by_row);
   }
