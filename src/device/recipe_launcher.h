@@ -28,7 +28,7 @@ class RecipeLauncher {
  public:
   static constexpr std::size_t kValues = 64;   ///< sizes, loops and the number of multiprocessors
   static constexpr std::size_t kParams = 128;  ///< of one kernel
-  static constexpr std::size_t kMaps = 16;     ///< different tensor maps of all kernels
+  static constexpr std::size_t kMaps = 32;     ///< different tensor maps of all kernels
 
   /// Looks up the kernels and prepares them (shared memory, clusters). Throws UserError when the recipe contradicts itself or
   /// asks for what the device has not, CudaError when the module lacks a kernel.

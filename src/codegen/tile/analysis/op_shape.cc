@@ -4,6 +4,7 @@
 #include "codegen/tile/analysis/affine.h"
 
 #include <algorithm>
+#include <limits>
 
 namespace nestor::nvptx {
 namespace {
@@ -72,6 +73,21 @@ bool sums_terms_of_two(const TileOp& op) {
   return plain && evaluate(op.value, zero, {}, {}) == 0;
 }
 
+/// The longest dim of a sum that threads may share although it runs across rows of memory, as nothing else of the op could be shared; -1: there
+/// is none of a warp's length.
+int longest_sum(const TileOp& op, const std::vector<bool>& spreadable) {
+  constexpr std::int64_t kWarp = 32;
+  int longest = -1;
+  std::int64_t most = kWarp - 1;
+  for (std::size_t d = 0; d < op.dims.size(); ++d) {
+    const std::int64_t extent = extent_bound(op.dims[d]).value_or(std::numeric_limits<std::int64_t>::max());
+    if (!spreadable[d] || !op.dims[d].reduced || single_valued(op.dims[d]) || extent <= most) continue;
+    longest = static_cast<int>(d);
+    most = extent;
+  }
+  return longest;
+}
+
 }  // namespace
 
 ScalarExpr wide_term(const ScalarExpr& term) {
@@ -133,6 +149,7 @@ int choose_column(const TileOp& op, const std::vector<Buffer>& buffers, const st
       best_votes = votes;
     }
   }
+  if (best < 0 && !sequential) best = longest_sum(op, spreadable);
   return best;
 }
 

@@ -184,8 +184,11 @@ class Joiner {
     copy.name = name;
     copy.dims = names_of_indices(sum, read);
     const std::size_t rank = copy.dims.size();
-    isl_set* domain = isl_set_gist_params(read.relation.intersect_domain(domain_in(nest_, sum)).range().coalesce().release(),
-                                          full_context(nest_).release());
+    // All of an argument: tiles also read elements that no term has, beside zeros, which must not meet what nobody has written.
+    const Tensor& source = nest_.tensor(read.tensor);
+    const isl::set elements =
+        source.role == TensorRole::input ? tensor_box(source) : read.relation.intersect_domain(domain_in(nest_, sum)).range();
+    isl_set* domain = isl_set_gist_params(elements.coalesce().release(), full_context(nest_).release());
     domain = isl_set_set_tuple_name(domain, name.c_str());
     for (std::size_t k = 0; k < rank; ++k)
       domain = isl_set_set_dim_name(domain, isl_dim_set, static_cast<unsigned>(k), copy.dims[k].c_str());
