@@ -1,6 +1,7 @@
 // Kernels that keep apart what would cost each other loops: heads that are joined after their products, small tables that all rows read; and
 // sums over pairs of points, whose distances need no place.
 #include "autotune/space/structure/rule_variants.h"
+#include "codegen/gpu/kernel_plans.h"
 #include "support/nests/half_values.h"
 #include "support/nests/pair_nests.h"
 #include "unit/autotune/candidate_steps.h"
@@ -264,6 +265,23 @@ TEST(Pairs, PartsAreForSumsWithFewResultsAlone) {
   SearchedProblem many(shares_of_all(20000), {}), few(shares_of_all(1000), {});
   EXPECT_EQ(cut_beside_all(many), std::set<std::string>{"all"}) << "20,000 rows keep all threads busy by themselves";
   EXPECT_EQ(cut_beside_all(few), (std::set<std::string>{"all", "out"})) << "1,000 do not";
+}
+
+/// No dim runs along memory where points lie in two coordinates: threads share the sum all the same.
+TEST(Pairs, SumsAcrossMemoryAreSharedByThreadsWhereNothingElseIs) {
+  const Nest nest =
+      NestBuilder("spread", {{"N", 500}})
+          .tensor("x", TensorRole::input, {"N", "2"})
+          .tensor("out", TensorRole::output, {"1"})
+          .statement("out_init[z] : z = 0", "out[z]", {}, number(0))
+          .statement("out[z, i] : z = 0 and 0 <= i < N", "out[z]", {"x[i, 0]", "x[i, 1]"}, read(0) * read(1), ReductionOp::add)
+          .build();
+  SearchedProblem problem(nest, {});
+  const Point point = problem.space->baseline();
+  const std::string plan =
+      describe_kernels(build_tile_program(problem.schedules.replay(problem.space->candidate(point).steps)), {.sm = 90});
+  EXPECT_NE(plan.find("out_i column"), std::string::npos) << plan;
+  for (const std::int64_t points : {1, 31, 500}) EXPECT_EQ(problem.difference(point, {{"N", points}}), "") << points;
 }
 
 }  // namespace

@@ -216,6 +216,18 @@ TEST(GatherRows, OtherOperandsStay) {
   EXPECT_EQ(windows("b, (w + % + 3) mod 28, h", "28"), 0U) << "windows overlap: copies would be seven times as large";
 }
 
+/// Near the end of a short line no term has the last taps; tiles read them all the same, beside zeros.
+TEST(JoinShortRows, ArgumentsAreCopiedWhole) {
+  Nest nest = grouped_filters();
+  for (Statement& statement : nest.statements) {
+    if (statement.name == "sum")
+      statement.domain = statement.domain.intersect(parse_set("[N, Y, G] -> { sum[n, y, g, s, t, c] : t < Y }", "test"));
+  }
+  const Nest joined = rule("join_short_rows").apply(nest, {"sum"}).nest;
+  EXPECT_TRUE(joined.statement("w_copy").domain.is_equal(
+      parse_set("[N, Y, G] -> { w_copy[g, s, t, c] : 0 <= g < G and 0 <= s < 8 and 0 <= t < 3 and 0 <= c < 64 }", "test")));
+}
+
 TEST(JoinShortRows, FiltersInGroupsHaveOneIndex) {
   const Nest nest = rule("join_short_rows").apply(grouped_filters(), {"sum"}).nest;
   validate(nest);
