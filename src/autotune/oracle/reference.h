@@ -225,6 +225,7 @@ class Reference {
   void mark_parallel(LoopCode& code) const;
   Sink whole_sink();
   bool evaluate_together(int processes);
+  bool share_tables(bool whole);
   void walk_together(const LoopCode& code, std::int64_t* frame, const Sink& sink, ProcessTeam& team);
   void walk(const LoopCode& code, std::int64_t* frame, const Sink& sink);
   void call(const LoopCode& statement, std::int64_t* frame, const std::vector<std::int64_t>& strides, int count,

@@ -97,20 +97,7 @@ bool Reference::evaluate_together(int processes) {
     std::array<std::int64_t, 64> frame{};
     meetings += count_meetings(code, frame.data(), most);
   }
-  if (meetings > most) return false;
-  shared_ = true;
-  try {
-    for (std::size_t tensor = 0; tensor < stores_.size(); ++tensor) {
-      Store& store = stores_[tensor];
-      if (store.input != nullptr) continue;
-      version_of(static_cast<int>(tensor), static_cast<int>(store.writers.size()));
-      errors_of(static_cast<int>(tensor), static_cast<int>(store.writers.size()));
-      if (store.reduced) store.sums = ZeroPages<ErrorSum>(store.elements, true);
-    }
-  } catch (const UserError&) {  // no such memory
-    shared_ = false;
-    return false;
-  }
+  if (meetings > most || !share_tables(true)) return false;
   const bool good = ProcessTeam::run(
       processes,
       [&](ProcessTeam& team) {

@@ -171,20 +171,28 @@ void Reference::remember(int tensor, int version, std::int64_t linear, double va
   version_of(tensor, version).set(linear, value);
 }
 
-bool Reference::share_elements() {
+/// Tables that forked processes see, too: of elements as each writer leaves them, or, for the `whole` evaluation, as the last one does, with
+/// their sums. False: there is no memory for some of them.
+bool Reference::share_tables(bool whole) {
   shared_ = true;
-  prepare_elements();
   try {
     for (std::size_t tensor = 0; tensor < stores_.size(); ++tensor) {
-      for (int version = 1; version <= static_cast<int>(stores_[tensor].writers.size()); ++version) {
+      const int last = static_cast<int>(stores_[tensor].writers.size());
+      for (int version = whole ? std::max(last, 1) : 1; version <= last; ++version) {
         version_of(static_cast<int>(tensor), version);
         errors_of(static_cast<int>(tensor), version);
       }
+      if (whole && stores_[tensor].reduced) stores_[tensor].sums = ZeroPages<ErrorSum>(stores_[tensor].elements, true);
     }
   } catch (const UserError&) {
-    shared_ = false;  // some of the tables: what is computed is right, and not seen by others
+    shared_ = false;  // what is computed is right, and not seen by others
   }
   return shared_;
+}
+
+bool Reference::share_elements() {
+  prepare_elements();
+  return share_tables(false);
 }
 
 Reference::Element Reference::final_element(const std::string& tensor, std::int64_t linear) const {

@@ -354,6 +354,11 @@ std::int64_t parts_to_read_again(const RuleVariant& variant, const Nest& nest, c
   return bytes == 0 ? 0 : ceil_div(points * columns * bytes, kNearBytes);
 }
 
+/// Instances of the group's heaviest loop group.
+double heaviest_points(const RuleVariant& variant, const FusionGroup& group) {
+  return variant.structure.loop_groups[static_cast<std::size_t>(group.heaviest)].points;
+}
+
 /// The heaviest of the fusion groups for which `fits` holds.
 template <class Fits>
 const FusionGroup* heaviest_of(RuleVariants& variants, const RuleVariant& variant, Fusion fusion, const Fits& fits) {
@@ -361,7 +366,7 @@ const FusionGroup* heaviest_of(RuleVariants& variants, const RuleVariant& varian
   const auto points = [&](const FusionGroup& group) {
     double all = 0;
     for (const int u : group.loop_groups) all += variant.structure.loop_groups[static_cast<std::size_t>(u)].points;
-    return std::pair(variant.structure.loop_groups[static_cast<std::size_t>(group.heaviest)].points, all);
+    return std::pair(heaviest_points(variant, group), all);
   };
   for (const FusionGroup& group : variants.fusion_groups(variant, fusion)) {
     if (fits(group) && (found == nullptr || points(group) > points(*found))) found = &group;
@@ -506,18 +511,15 @@ void add_few_results(const GpuPointSource& source, const std::set<std::string>& 
   constexpr std::int64_t kRounds = 8;   // of results that each keep a unit busy
   const FusionGroup* sums = heaviest_of(source.variants, whole, Fusion::none, [&](const FusionGroup& group) {
     const auto results = static_cast<double>(results_of(group));
-    const double all = whole.structure.loop_groups[static_cast<std::size_t>(group.heaviest)].points;
+    const double all = heaviest_points(whole, group);
     const bool few = results <= std::max(source.limits.units / 32, 1);
     return sums_up(whole, group) && (few || (results <= kRounds * source.limits.units && all >= kLongSum * results));
   });
   if (sums == nullptr || multiplies(nest)) return;
-  const auto points_of = [&](const FusionGroup& group) {
-    return whole.structure.loop_groups[static_cast<std::size_t>(group.heaviest)].points;
-  };
   const std::int64_t results = results_of(*sums);
   // One block, or a cluster, would be busy with a sum for longer than all are with what has more points.
   const double most = results == 1 ? 8 : 2;
-  if (most * points_of(*sums) < points_of(source.variants.heaviest(whole, Fusion::none))) return;
+  if (most * heaviest_points(whole, *sums) < heaviest_points(whole, source.variants.heaviest(whole, Fusion::none))) return;
   for (const int split : source.split_axes) {
     const int axis = source.variants.axis_after(rules, source.usual_rules, split);
     if (axis < 0) continue;
@@ -639,15 +641,13 @@ bool has_large_steps(const GpuPointSource& source, const RuleChoice& choice) {
   const RuleVariant& variant = source.variants.at(choice);
   const auto [group, independent] = heaviest_distributed(source.variants, variant, Fusion::none);
   if (group == nullptr) return false;
-  const auto points_of = [&](const FusionGroup& each) {
-    return variant.structure.loop_groups[static_cast<std::size_t>(each.heaviest)].points;
-  };
   double steps = 1;
   for (const std::vector<int>& axes : {independent, serial_axes(*group)}) {
     for (const int axis : axes) steps *= static_cast<double>(variant.structure.axes[static_cast<std::size_t>(axis)].extent);
   }
-  return points_of(*group) >= static_cast<double>(kWarp) * steps &&
-         points_of(*group) >= kPart * points_of(source.variants.heaviest(variant, Fusion::none));
+  const double points = heaviest_points(variant, *group);
+  return points >= static_cast<double>(kWarp) * steps &&
+         points >= kPart * heaviest_points(variant, source.variants.heaviest(variant, Fusion::none));
 }
 
 /// Are triangular systems a good part of the work?
@@ -656,10 +656,7 @@ bool solves_systems(const GpuPointSource& source, const RuleChoice& choice) {
   const RuleVariant& variant = source.variants.at(choice);
   const FusionGroup* group = heaviest_recurrence(source.variants, variant, Fusion::none);
   if (group == nullptr || !solves_system(source.variants.nest(variant), variant.structure, *group)) return false;
-  const auto points_of = [&](const FusionGroup& each) {
-    return variant.structure.loop_groups[static_cast<std::size_t>(each.heaviest)].points;
-  };
-  return points_of(*group) >= kPart * points_of(source.variants.heaviest(variant, Fusion::none));
+  return heaviest_points(variant, *group) >= kPart * heaviest_points(variant, source.variants.heaviest(variant, Fusion::none));
 }
 
 /// Running sums: a block has whole rows of them, and what else stays there.
