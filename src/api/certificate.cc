@@ -114,6 +114,7 @@ CodeCertificate certified_code(const Schedule& schedule, const TileProgram& prog
   code.program = prove_program(program, schedule);
   // What back ends make of a program that is wrong says nothing.
   if (code.program.verdict != ProofVerdict::refuted) code.kernels = certified_kernels(program, target);
+  prove_operands(program, schedule, code.kernels.zeroed, code.program);
   return code;
 }
 

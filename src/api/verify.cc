@@ -172,6 +172,7 @@ class TrialVerifier {
     if (!target) {
       code.emplace().program = prove_program(program, schedule);
       if (code->program.verdict != ProofVerdict::refuted) kernel = compile(program, gpu, *code);
+      prove_operands(program, schedule, code->kernels.zeroed, code->program);
     }
     result_.certificate = certify(schedule, program, gpu, code);
     if (!add_proofs(schedule, result_)) return;

@@ -28,6 +28,11 @@ class IndexExpr {
   IndexExpr(std::int64_t constant, const std::vector<std::pair<int, std::int64_t>>& factors);
 
   std::int64_t evaluate(const std::int64_t* frame) const { return evaluate_node(root_, frame); }
+  /// Values at `count` points, at most kMostPoints, from `frame` on, `along` apart in each of its first slots. It uses no others.
+  void evaluate(const std::int64_t* frame, const std::vector<std::int64_t>& along, int count, std::int64_t* out) const {
+    evaluate_node(root_, {frame, along, count}, out);
+  }
+  static constexpr int kMostPoints = 128;
   /// Constant factor of `slot` if the expression is linear in it (0 when it does not occur).
   std::optional<std::int64_t> coefficient(int slot) const { return coefficient_of(root_, slot); }
 
@@ -57,9 +62,16 @@ class IndexExpr {
     std::int64_t value = 0;  ///< the constant, or the slot
     int a = -1, b = -1, c = -1;
   };
+  struct Points {
+    const std::int64_t* frame;
+    const std::vector<std::int64_t>& along;
+    int count;
+  };
   int compile(__isl_keep isl_ast_expr* expr, const SlotMap& slots);
   int add_node(Node node);
+  static std::int64_t combine(Op op, std::int64_t a, std::int64_t b);
   std::int64_t evaluate_node(int node, const std::int64_t* frame) const;
+  void evaluate_node(int node, const Points& points, std::int64_t* out) const;
   std::optional<std::int64_t> coefficient_of(int node, int slot) const;
   bool linear_factor(int node, int slot, std::int64_t& factor) const;
   bool uses(int node, int slot) const;

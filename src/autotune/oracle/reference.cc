@@ -7,10 +7,13 @@
 #include "support/error.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 
 namespace nestor {
+
+static_assert(kChunk <= IndexExpr::kMostPoints);
 
 std::int64_t DimFunction::at(const std::int64_t* dims) const {
   if (!linear) return expr.evaluate(dims);
@@ -32,19 +35,27 @@ std::int64_t CompiledAccess::at(const std::int64_t* dims, const std::vector<std:
   return sum;
 }
 
+void DimFunction::at(const std::int64_t* dims, const std::vector<std::int64_t>& along, int count, std::int64_t* out) const {
+  if (!linear) return expr.evaluate(dims, along, count, out);
+  const std::int64_t first = at(dims), apart = step(along, count);
+  for (int k = 0; k < count; ++k) out[k] = first + k * apart;
+}
+
 void CompiledAccess::elements(const std::int64_t* dims, const std::vector<std::int64_t>& along, int count,
                               const std::vector<std::int64_t>& strides, std::int64_t* out) const {
-  if (address.linear && !guard) {
-    const std::int64_t first = address.at(dims), step = address.step(along, count);
-    for (int k = 0; k < count; ++k) out[k] = first + k * step;
-    return;
+  std::array<std::int64_t, kChunk> part;
+  if (address.linear) {
+    address.at(dims, along, count, out);
+  } else {
+    std::fill_n(out, count, 0);
+    for (std::size_t d = 0; d < index.size(); ++d) {
+      index[d].at(dims, along, count, part.data());
+      for (int k = 0; k < count; ++k) out[k] += part[k] * strides[d];
+    }
   }
-  std::array<std::int64_t, 16> other;
-  for (int k = 0; k < count; ++k) {
-    for (std::size_t d = 0; d < along.size(); ++d) other[d] = dims[d] + k * along[d];
-    const std::int64_t* point = k == 0 ? dims : other.data();
-    out[k] = guard && !guard->evaluate(point) ? -1 : at(point, strides);
-  }
+  if (!guard) return;
+  guard->evaluate(dims, along, count, part.data());
+  for (int k = 0; k < count; ++k) out[k] = part[k] ? out[k] : -1;
 }
 
 void Reference::load_input(const Store& store, const std::int64_t* address, double* out, int count) {
@@ -122,20 +133,14 @@ class Reference::Leaves : public LeafSource, public LeafErrors {
   }
 
   void index(int ordinal, double* out, int count) override {
-    std::array<std::int64_t, 16> dims;
-    for (int k = 0; k < count; ++k) {
-      point(k, dims.data());
-      out[k] = static_cast<double>(code_.indices[ordinal].at(dims.data()));
-    }
+    std::array<std::int64_t, kChunk> values;
+    code_.indices[ordinal].at(dims_, strides_, count, values.data());
+    std::copy_n(values.begin(), count, out);
   }
 
  private:
   int version_read(const CompiledAccess& access, const Store& store) const {
     return whole_ ? static_cast<int>(store.writers.size()) : reference_.version_seen(statement_, access.tensor);
-  }
-
-  void point(int k, std::int64_t* dims) const {
-    for (int d = 0; d < code_.dims; ++d) dims[d] = dims_[d] + k * (strides_.empty() ? 0 : strides_[d]);
   }
 
   /// Floats that lie side by side, or one of them again and again; false: others.

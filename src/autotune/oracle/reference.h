@@ -56,6 +56,8 @@ struct DimFunction {
   std::vector<std::int64_t> factors;  ///< one a dim, when linear
   std::int64_t constant = 0;
   std::int64_t at(const std::int64_t* dims) const;
+  /// At `count` points from `dims` on, `along` apart in each dim.
+  void at(const std::int64_t* dims, const std::vector<std::int64_t>& along, int count, std::int64_t* out) const;
   /// When linear: from one of so many points to the next, `along` apart in each dim; 0 of a single one.
   std::int64_t step(const std::vector<std::int64_t>& along, int count) const;
 };

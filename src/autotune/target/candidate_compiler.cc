@@ -51,6 +51,7 @@ std::optional<TrialOutcome> CandidateCompiler::attempt(const TrialJob& job, Comp
     CodeCertificate certificate;
     certificate.kernels = generate(program, compiled);
     certificate.program = prove_program(program, *schedule);
+    prove_operands(program, *schedule, certificate.kernels.zeroed, certificate.program);
     if (auto unproved = outcome_without_proof(certificate.program, milliseconds_since(start))) return unproved;
     if (auto unproved = outcome_without_plan_proof(certificate.kernels.unproved, milliseconds_since(start))) return unproved;
     compiled.certificate = code_certificate_to_json(certificate).dump();

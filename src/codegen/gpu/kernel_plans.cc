@@ -48,6 +48,7 @@ void prove_tensor(const nvptx::TensorPlan& plan, GpuCertificate& certificate) {
   for (const nvptx::FiniteOperand& operand : nvptx::finite_operands(plan)) {
     certificate.needed.push_back(fmt::format("{}: {}", symbol, operand.why));
     certificate.finite.push_back(operand.tensor);
+    certificate.zeroed.push_back({operand.op, operand.tensor});
   }
 }
 

@@ -2,6 +2,7 @@
 #include "codegen/proof/model/outcome.h"
 #include "codegen/proof/model/reached.h"
 #include "codegen/proof/model/time_order.h"
+#include "codegen/proof/model/written.h"
 #include "codegen/proof/obligations.h"
 
 #include <fmt/format.h>
@@ -96,15 +97,14 @@ class ExtraPoints {
     return std::nullopt;
   }
 
-  /// What an extra term multiplies by 0 is an element of an input, and no place that nobody has written.
+  /// What an extra term multiplies by 0 is an element of an input, or has been written before.
   bool others_hold_values(const Run& run, int neutral) const {
     for (const OpMember& member : run.members) {
       for (std::size_t k = 0; k < member.op->reads.size(); ++k) {
         const TileAccess& access = member.op->reads[k];
-        const Buffer& buffer = model_.buffer(access.buffer);
-        if (static_cast<int>(k) == neutral || (buffer.memory == Memory::argument && buffer.role == TensorRole::input)) continue;
-        const isl::map wanted = in_scope(model_.place(member, access), member.extra, buffer.scope.size());
-        if (!wanted.is_subset(owned(access.buffer, run))) return false;
+        if (static_cast<int>(k) == neutral || holds_input(model_.buffer(access.buffer))) continue;
+        const isl::map wanted = in_scope(model_.place(member, access), member.extra, run.depth());
+        if (!unwritten_before(model_, run, access.buffer, wanted).is_empty()) return false;
       }
     }
     return true;

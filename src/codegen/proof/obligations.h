@@ -2,6 +2,9 @@
 #pragma once
 
 #include "codegen/proof/model/subject.h"
+#include "codegen/proof/program_proof.h"
+
+#include <vector>
 
 namespace nestor::proof {
 
@@ -29,6 +32,10 @@ void prove_tasks(const Subject& subject);
 /// Points that are no instances harm nothing; copies hold what their readers read.
 void prove_extra_points(const Subject& subject);
 void prove_stages(const Subject& subject);
+
+/// What ops may multiply by 0 beside their points holds values: it belongs to an input, or was written before the op starts.
+/// True when there are such beside inputs.
+bool prove_written(const ProgramModel& model, const std::vector<ZeroedOperand>& operands);
 
 /// Composites: saved, moved, corrected and read in the order that their theorem asks for.
 void prove_composites(const Subject& subject);

@@ -102,32 +102,18 @@ void prove_all(const TileProgram& program, const Schedule& schedule, ProgramProo
   result.finite.assign(finite.begin(), finite.end());
 }
 
-}  // namespace
-
-std::string_view to_string(ProofVerdict verdict) {
-  switch (verdict) {
-    case ProofVerdict::proved:
-      return "proved";
-    case ProofVerdict::refuted:
-      return "refuted";
-    case ProofVerdict::unproved:
-      break;
-  }
-  return "unproved";
-}
-
-ProgramProof prove_program(const TileProgram& program, const Schedule& schedule, std::uint64_t budget) {
-  const DebugTimer timer("proof");
-  ProgramProof result;
+/// Runs `prove`, which names what it is at; whatever ends it early is a verdict of `result`.
+void within_budget(std::uint64_t budget, ProgramProof& result, const std::function<void(std::string& open)>& prove) {
   std::string open;
   isl_ctx* context = isl_context().get();
   isl_ctx_reset_error(context);
   const double seconds = std::max(1.0, static_cast<double>(budget) / static_cast<double>(kProofBudget)) * kIslSeconds;
+  result.verdict = ProofVerdict::unproved;
   {
     const IslTimeLimit time(context, seconds);
     const IslBudget limit(budget);
     try {
-      prove_all(program, schedule, result, open);
+      prove(open);
       result.verdict = ProofVerdict::proved;
     } catch (const proof::BrokenObligation& broken) {
       result.verdict = ProofVerdict::refuted;
@@ -149,7 +135,40 @@ ProgramProof prove_program(const TileProgram& program, const Schedule& schedule,
     }
   }
   isl_ctx_reset_error(context);
+}
+
+}  // namespace
+
+std::string_view to_string(ProofVerdict verdict) {
+  switch (verdict) {
+    case ProofVerdict::proved:
+      return "proved";
+    case ProofVerdict::refuted:
+      return "refuted";
+    case ProofVerdict::unproved:
+      break;
+  }
+  return "unproved";
+}
+
+ProgramProof prove_program(const TileProgram& program, const Schedule& schedule, std::uint64_t budget) {
+  const DebugTimer timer("proof");
+  ProgramProof result;
+  within_budget(budget, result, [&](std::string& open) { prove_all(program, schedule, result, open); });
   return result;
+}
+
+void prove_operands(const TileProgram& program, const Schedule& schedule, const std::vector<ZeroedOperand>& operands,
+                    ProgramProof& proof, std::uint64_t budget) {
+  if (operands.empty() || proof.verdict != ProofVerdict::proved) return;
+  const DebugTimer timer("proof: operands");
+  bool computed = false;
+  within_budget(budget, proof, [&](std::string& open) {
+    open = "operands";
+    computed = proof::prove_written(ProgramModel(program, schedule.nest()), operands);
+  });
+  if (computed && proof.verdict == ProofVerdict::proved)
+    proof.facts.emplace_back("elements of temporaries that products of whole tiles multiply by 0 have been written before");
 }
 
 }  // namespace nestor

@@ -148,8 +148,9 @@ std::vector<FiniteOperand> finite_operands(const TensorPlan& plan) {
   const auto need = [&](const TensorOp& op, int ring, const std::vector<std::string>& cuts) {
     if (cuts.empty()) return;
     const Buffer& buffer = plan.buffer(plan.circular_buffers[static_cast<std::size_t>(ring)].buffer);
-    needed.push_back({buffer.tensor, fmt::format("{} multiplies whole tiles of {} by {} that are 0 where {} fails", op.op.name,
-                                                 buffer.name, op.a_ring < 0 ? "weights" : "elements", fmt::join(cuts, " and "))});
+    needed.push_back({op.op.name, buffer.tensor,
+                      fmt::format("{} multiplies whole tiles of {} by {} that are 0 where {} fails", op.op.name, buffer.name,
+                                  op.a_ring < 0 ? "weights" : "elements", fmt::join(cuts, " and "))});
   };
   for (const TensorOp& op : plan.ops) {
     if (op.kind != TensorOp::Kind::product) continue;

@@ -18,6 +18,7 @@ void plan_sharing(TensorPlan& plan);                      ///< what blocks of a 
 /// What products need of their operands beside what the definition says: finite values where a mask cuts a tile, as a weight of 0 is
 /// multiplied there (docs/values.md, masked places).
 struct FiniteOperand {
+  std::string op;
   std::string tensor;
   std::string why;  ///< a sentence
 };
