@@ -8,14 +8,16 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent.parent / "
 
 from . import (adapted, attending, attention, chained, channels_first, contracted, criteria, distances, factored, filtered, further,  # noqa: E402
                gathered, graphs, grids, heads, images, judged, layered, layers, mixed, numeric, objectives, physical, products, queried, recent,
-               reduced, rows, scenes, scored, sequential, spaces, stepped, surveyed, trained, training, updates, weighted, wider)
+               reduced, rows, scanned, scenes, scored, sequential, solved, spaces, stepped, surveyed, tied, trained, training, updates, viewed, weighted,
+               wider)
 from .problem import Operator  # noqa: E402
 
 OPERATORS = {operator.name: operator
              for module in (attention, weighted, scored, products, contracted, rows, reduced, further, chained, wider, images, mixed, layers,
                             distances, factored, scenes, physical, training, graphs, numeric, recent, sequential, trained,
                             gathered, channels_first, attending, objectives, filtered, heads, criteria, grids,
-                            adapted, updates, spaces, stepped, queried, layered, surveyed, judged)
+                            adapted, updates, spaces, stepped, queried, layered, surveyed, judged,
+                            tied, scanned, viewed, solved)
              for operator in module.OPERATORS}
 
 __all__ = ["OPERATORS", "Operator"]
