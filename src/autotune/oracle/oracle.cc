@@ -1,6 +1,7 @@
 // Reference samples, evaluated on all cores.
 #include "autotune/oracle/oracle.h"
 
+#include "autotune/oracle/needed_part.h"
 #include "autotune/oracle/reference.h"
 #include "autotune/oracle/shared_elements.h"
 #include "autotune/tensors/random_fill.h"
@@ -354,6 +355,8 @@ std::vector<OracleSample> reference_samples(const Nest& nest, const Sizes& sizes
   reference.stop_by(stop);
   std::vector<OracleSample> result;
   try {
+    if (!reference.backward_possible() && !reference.can_evaluate_all(kFullLimit))
+      return samples_of_parts(nest, sizes, scalars, inputs, seed, kFullLimit, host_threads(), stop);
     if (!reference.backward_possible() || reference.full_cost() <= kCheap) {
       reference.evaluate_all(kFullLimit, host_threads());
       result = all_samples(reference, nest, kAllElements);

@@ -106,8 +106,7 @@ class DefinitionCost {
   std::vector<Box> boxes_;
 };
 
-/// Of the first element of each output, with all that it needs, at one choice of sizes; at least where a statement reads what it writes.
-/// Nothing where DefinitionCost has nothing.
+/// Of the first element of each output, with all that it needs, at one choice of sizes. Nothing where DefinitionCost has nothing.
 std::optional<double> cost_of_first_elements(const Nest& nest, const Sizes& sizes);
 
 /// Where an element lies, by dim.
@@ -130,6 +129,8 @@ class Reference {
   Reference copy_for(const HostTensors& inputs) const;
   /// Elementary evaluations that evaluate_all takes, about.
   double full_cost() const;
+  /// Does evaluate_all() keep to this limit, and to that of memory?
+  bool can_evaluate_all(double cost_limit) const;
   /// False when elements are overwritten or depend on statements of their own group: only evaluate_all gives them then.
   bool backward_possible() const { return backward_possible_; }
   /// Runs every statement in the original order. Throws UserError beyond `cost_limit` or too much memory. Of more `processes` than one, which
@@ -190,6 +191,7 @@ class Reference {
     ElementType type = ElementType::f32;
     std::vector<std::int64_t> shape, strides;
     std::int64_t elements = 1;
+    double touched = 0;         ///< elements on pages that writers touch, about
     bool sums_16_bits = false;  ///< of a 16-bit type, and accumulated: kept as wide as kernels keep sums, rounded when read
     std::vector<int> writers;   ///< statements, in textual order
     bool reduced = false;       ///< a reduction writes it
@@ -218,6 +220,7 @@ class Reference {
   /// Elements of an input; 0 for the number -1.
   static void load_input(const Store& store, const std::int64_t* address, double* out, int count);
   static void set_input(Store& store, const HostTensors& inputs);
+  double bytes_of_all() const;
   void compile_statement(const Statement& statement, const Nest& nest, const Sizes& sizes);
   int version_seen(int statement, int tensor) const;
   const ElementLoops& element_loops(int statement);

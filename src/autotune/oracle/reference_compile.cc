@@ -1,5 +1,6 @@
 // Compilation of a nest for the reference evaluator: all isl work is done here, once a statement.
 #include "autotune/oracle/group_order.h"
+#include "autotune/oracle/needed_part.h"
 #include "autotune/oracle/reference.h"
 #include "poly/isl/isl_tools.h"
 #include "poly/nest/nest_sets.h"
@@ -146,6 +147,22 @@ CompiledAccess compile_access(const isl::map& relation, const isl::set& domain, 
     access.address.constant += strides[k] * access.index[k].constant;
   }
   return access;
+}
+
+/// Elements on the pages of memory that a write touches, about.
+double touched_elements(const isl::map& write, const std::vector<std::int64_t>& shape) {
+  constexpr double kPage = 4096 / sizeof(double);
+  const isl::set range = write.range();
+  if (range.is_empty()) return 0;
+  double rows = 1, row = 1;
+  bool whole = true;  // the dims behind
+  for (std::size_t k = shape.size(); k-- > 0;) {
+    const auto [low, high] = dim_range(range, static_cast<int>(k));
+    const auto extent = static_cast<double>(high - low + 1);
+    (whole ? row : rows) *= extent;
+    whole = whole && high - low + 1 == shape[k];
+  }
+  return rows * (row + kPage);
 }
 
 double box_points(const isl::set& domain) {
@@ -336,28 +353,11 @@ std::optional<double> DefinitionCost::at(const Sizes& sizes) const {
 }
 
 std::optional<double> cost_of_first_elements(const Nest& nest, const Sizes& sizes) {
-  Nest cone = nest;
-  with_isl_budget("finding what an element needs", [&] {
-    std::map<std::string, isl::set> needed;
-    for (const Tensor& tensor : nest.tensors) {
-      if (tensor.role == TensorRole::output) needed.emplace(tensor.name, at_sizes(tensor_box(tensor), sizes).lexmin());
-    }
-    for (auto statement = cone.statements.rbegin(); statement != cone.statements.rend(); ++statement) {
-      const isl::set domain = at_sizes(statement->domain, sizes);
-      const auto found = needed.find(statement->write.tensor);
-      statement->domain = found == needed.end()
-                              ? domain.subtract(domain)
-                              : domain.intersect(found->second.apply(at_sizes(statement->write.relation, sizes).reverse()));
-      for (const Access& read : statement->reads) {
-        if (nest.tensor(read.tensor).role == TensorRole::input || read.tensor == statement->write.tensor) continue;
-        const isl::set elements = statement->domain.apply(at_sizes(read.relation, sizes));
-        const auto [place, fresh] = needed.emplace(read.tensor, elements);
-        if (!fresh) place->second = place->second.unite(elements);
-      }
-    }
-    std::erase_if(cone.statements, [](const Statement& statement) { return statement.domain.is_empty(); });
-  });
-  return DefinitionCost(cone).at(sizes);
+  std::map<std::string, isl::set> first;
+  for (const Tensor& tensor : nest.tensors) {
+    if (tensor.role == TensorRole::output) first.emplace(tensor.name, at_sizes(tensor_box(tensor), sizes).lexmin());
+  }
+  return DefinitionCost(needed_part(nest, sizes, first)).at(sizes);
 }
 
 Reference::Reference(const Nest& nest, const Sizes& sizes, const std::map<std::string, double>& scalars,
@@ -426,6 +426,8 @@ void Reference::compile_statement(const Statement& statement, const Nest&, const
   code.points = box_points(domain);
   Store& written = stores_[code.write.tensor];
   written.writers.push_back(static_cast<int>(statements_.size()));
+  written.touched =
+      std::min<double>(static_cast<double>(written.elements), written.touched + touched_elements(write, written.shape));
   written.reduced = written.reduced || code.reduction.has_value();
   if (const auto narrow = rounding_.statements[statements_.size()].narrow) written.narrow = narrow;
   if (rounding_.statements[statements_.size()].expands) written.orders = kExpandedOrders;

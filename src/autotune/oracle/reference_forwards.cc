@@ -13,6 +13,7 @@ namespace nestor {
 namespace {
 
 constexpr double kWorthSharing = 5e7;     ///< elementary evaluations, a few nanoseconds each
+constexpr double kMemoryLimit = 1.5e9;    ///< bytes
 constexpr double kBetweenMeetings = 2e4;  ///< of them, at least: a meeting takes some tens of microseconds
 
 /// How often processes that share parallel loops meet; more than `most`: often enough.
@@ -113,15 +114,21 @@ bool Reference::evaluate_together(int processes) {
   return good;
 }
 
-void Reference::evaluate_all(double cost_limit, int processes) {
-  limit_ = cost_limit;
-  if (full_cost() > cost_limit) refuse_cost(full_cost(), cost_limit);
-  constexpr double kMemoryLimit = 1.5e9;
+double Reference::bytes_of_all() const {
   double bytes = 0;
   for (const Store& store : stores_) {
     const std::size_t size = store.input ? 0 : store.reduced ? sizeof(double) + sizeof(ErrorSum) : 2 * sizeof(double);
-    bytes += static_cast<double>(size) * static_cast<double>(store.elements);
+    bytes += static_cast<double>(size) * store.touched;
   }
+  return bytes;
+}
+
+bool Reference::can_evaluate_all(double cost_limit) const { return full_cost() <= cost_limit && bytes_of_all() <= kMemoryLimit; }
+
+void Reference::evaluate_all(double cost_limit, int processes) {
+  limit_ = cost_limit;
+  if (full_cost() > cost_limit) refuse_cost(full_cost(), cost_limit);
+  const double bytes = bytes_of_all();
   if (bytes > kMemoryLimit) {
     user_error("oracle: reference values at these sizes take {:.1f} GB, more than {:.1f} GB; use smaller sizes", bytes / 1e9,
                kMemoryLimit / 1e9);
