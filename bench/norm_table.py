@@ -10,7 +10,7 @@ import sys
 import norm_grid
 
 MIB = 2**20
-COLUMNS = ["op", "type", "rows x width", "ours us", "eager us", "compile us", "copy us", "of best peer", "of copy",
+COLUMNS = ["op", "type", "rows x width", "ours us", "eager us", "compile us", "QuACK us", "copy us", "of best peer", "of copy",
            "error", "eager's", "max error", "eager's", "match"]
 
 
@@ -32,7 +32,7 @@ def ratios(row):
     if "ours_us" not in row:
         return None, None
     backward = row["op"] in norm_grid.BACKWARD and "compile_us" in row
-    peers = ["compile_us"] if backward else ["eager_us", "compile_us"]
+    peers = ["compile_us"] if backward else ["eager_us", "compile_us", "quack_us"]
     return min(row[peer] for peer in peers if peer in row) / row["ours_us"], row["copy_us"] / row["ours_us"]
 
 
@@ -55,7 +55,7 @@ def _cells(row):
 
     worse = "" if _exact(row) else " !"
     return [row["op"], row["variant"], f"{row['rows']} x {row['width']}", time("ours_us") if row["correct"] else "WRONG",
-            time("eager_us"), time("compile_us"), time("copy_us"), _ratio(peer, peer_goal), _ratio(copy, copy_goal),
+            time("eager_us"), time("compile_us"), time("quack_us"), time("copy_us"), _ratio(peer, peer_goal), _ratio(copy, copy_goal),
             f"{row['ours_error']:.2g}{worse}", error("eager_error"), f"{row['ours_max_error']:.2g}", error("eager_max_error"),
             row["match"] if row["match"] == "exact" else f"{row['match']} ({measured})"]
 

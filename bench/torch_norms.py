@@ -25,7 +25,7 @@ import torch  # noqa: E402
 
 import nestor  # noqa: E402
 import norm_grid  # noqa: E402
-from norm_ops import OPERATORS, errors_of, make_inputs, make_outputs, total_bytes  # noqa: E402
+from norm_ops import EPS, OPERATORS, errors_of, make_inputs, make_outputs, total_bytes  # noqa: E402
 from norm_table import table  # noqa: E402
 
 DTYPES = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}
@@ -38,6 +38,7 @@ def arguments():
     norm_grid.add_flags(parser)
     parser.add_argument("--device", default="cuda", help="cuda, cuda:1, or host to try the program out without a GPU")
     parser.add_argument("--no-compile", action="store_true", help="leave torch.compile out")
+    parser.add_argument("--quack", action="store_true", help="measure QuACK's kernels, which must be installed, as well")
     parser.add_argument("--compile-widths", default="all",
                         help="widths at which torch.compile is measured; it takes 10-30 s a shape")
     parser.add_argument("--compile-rows", default="all", help="rows at which torch.compile is measured, as in --rows")
@@ -119,6 +120,20 @@ class Problem:
         function = torch.compile(self.op.compiled or self.op.eager, mode="max-autotune-no-cudagraphs")
         return lambda: function(*ordered)
 
+    def quack(self):
+        """QuACK's kernel of a norm or softmax; None where it has none. It takes weights of layernorm in f32."""
+        from quack.rmsnorm import layernorm_fwd, rmsnorm_fwd
+        from quack.softmax import softmax_fwd
+        ordered = list(self.inputs.values())
+        if self.op_name == "softmax":
+            return lambda: softmax_fwd(*ordered)
+        if self.op_name == "rmsnorm":
+            return lambda: rmsnorm_fwd(*ordered, eps=EPS)[0]
+        if self.op_name == "layernorm":
+            wide = [ordered[0], *(x.float() for x in ordered[1:])]
+            return lambda: layernorm_fwd(*wide, eps=EPS)
+        return None
+
     def copy(self, device):
         source = torch.zeros(self.bytes // 8, dtype=torch.float32, device=device)
         target = torch.empty_like(source)
@@ -149,6 +164,13 @@ def measure(args, library, cell, generator, shuffler, left):
         calls["compile"] = problem.compiled()
         results["compile"] = calls["compile"]()
         row["compile_s"] = time.monotonic() - start
+    if args.quack:
+        try:
+            if call := problem.quack():
+                results["quack"] = [call()]
+                calls["quack"] = call
+        except Exception as error:  # noqa: BLE001  it refuses in ways of its own
+            print(f"QuACK: {type(error).__name__}: {(str(error).splitlines() or [''])[0][:200]}", file=sys.stderr)
     if problem.op.drawn:
         results = {"ours": results["ours"]}
     for name, (largest, relative) in errors_of(problem.op, problem.inputs, results).items():
