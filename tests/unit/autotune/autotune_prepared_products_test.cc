@@ -116,8 +116,9 @@ Nest norm_then_product(int depth = kDepth) {
 Nest product_of_bytes() {
   const std::string cell = "0 <= i < M and 0 <= j < N", left = "0 <= i < M and 0 <= k < K", right = "0 <= j < N and 0 <= k < K";
   const ScalarExpr byte = ScalarExpr::cast(
-      kHalf, ScalarExpr::cast(ElementType::f32, ScalarExpr::make(ScalarOp::bit_and, {ScalarExpr::read(0, ElementType::i32),
-                                                                                     ScalarExpr::constant(15, ElementType::i32)})));
+      kHalf,
+      ScalarExpr::cast(ElementType::f32, ScalarExpr::make(ScalarOp::bit_and, {ScalarExpr::read(0, ElementType::i32),
+                                                                              ScalarExpr::constant(15, ElementType::i32)})));
   return NestBuilder("bytes_product", {{"M", 200}, {"N", 200}, {"K", 200}})
       .tensor("x", TensorRole::input, {"M", "K"}, ElementType::i32)
       .tensor("w", TensorRole::input, {"N", "K"}, ElementType::i32)
@@ -511,7 +512,14 @@ std::vector<PreparedCase> prepared_cases() {
        4,
        false,
        Fusion::careful},
-      {"bytes", product_of_bytes(), {{"M", 2048}, {"N", 4096}, {"K", 2048}}, {{"M", 70}, {"N", 88}, {"K", 40}}, 1, 1, true, Fusion::careful},
+      {"bytes",
+       product_of_bytes(),
+       {{"M", 2048}, {"N", 4096}, {"K", 2048}},
+       {{"M", 70}, {"N", 88}, {"K", 40}},
+       1,
+       1,
+       true,
+       Fusion::careful},
       {"gates", gates(), large, {{"M", 70}, {"N", 88}, {"K", 37}, {"P", 30}}, 1, 2, true, Fusion::careful},
       {"gates_of_few_terms_left", gates(), large, {{"M", 130}, {"N", 72}, {"K", 1}, {"P", 1}}, 1, 2, true, Fusion::careful},
       // Copies of weights would cost more than the sums of few rows.
