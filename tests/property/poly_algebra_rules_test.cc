@@ -82,6 +82,8 @@ const std::vector<Nest>& nests() {
       samples::products_of_four(),
       samples::chained_matrices(),
       samples::chained_matrices(ElementType::f16, " and j <= i"),
+      samples::directional_messages(),
+      samples::directional_messages({.mask = " and o <= e"}),
       samples::strided_convolution(3, 2, 2),
       samples::patches(2),
       samples::product_of_rows(),

@@ -68,6 +68,8 @@ inline constexpr const char* kFactoringRule = "factor_exponential";
 
 /// Makes a product of matrices of two factors of a sum over several dims.
 inline constexpr const char* kNestingRule = "nest_products";
+/// Makes an operand of inner sums that results share.
+inline constexpr const char* kOperandRule = "nest_operands";
 
 /// Makes of reductions over rows and columns of products some along each row, which a kernel of products takes, and others over rows.
 inline constexpr const char* kRowsRule = "row_reduction";

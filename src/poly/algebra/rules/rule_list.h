@@ -43,6 +43,7 @@ const Rule& product_across_rule();
 const Rule& split_terms_rule();
 const Rule& nest_products_rule();
 const Rule& nest_sums_rule();
+const Rule& nest_operands_rule();
 const Rule& row_reduction_rule();
 const Rule& expand_squares_rule();
 const Rule& bf16x6_rule();
