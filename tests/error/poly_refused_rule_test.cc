@@ -34,7 +34,7 @@ TEST(AlgebraError, UnknownRuleListsTheRules) {
     rule("magic");
     FAIL();
   } catch (const UserError& error) {
-    EXPECT_THAT(error.what(), HasSubstr("\"magic\" is no algebra rule; the rules are simplify, skip_neutral, start_extremum, "));
+    EXPECT_THAT(error.what(), HasSubstr("\"magic\" is no algebra rule; the rules are simplify, forward_pieces, skip_neutral, "));
   }
 }
 

@@ -14,6 +14,7 @@
 #include "support/nests/gathered_nests.h"
 #include "support/nests/nest_interpreter.h"
 #include "support/nests/operand_nests.h"
+#include "support/nests/periodic_nests.h"
 #include "support/nests/sample_nests.h"
 #include "support/nests/scored_rows.h"
 
@@ -81,6 +82,8 @@ const std::vector<Nest>& nests() {
       samples::products_of_four(),
       samples::chained_matrices(),
       samples::chained_matrices(ElementType::f16, " and j <= i"),
+      samples::directional_messages(),
+      samples::directional_messages({.mask = " and o <= e"}),
       samples::strided_convolution(3, 2, 2),
       samples::patches(2),
       samples::product_of_rows(),
@@ -90,7 +93,9 @@ const std::vector<Nest>& nests() {
       samples::returned_weights(),
       samples::returned_weights(true),
       samples::crossed_rows(),
-      samples::crossed_rows(true)};
+      samples::crossed_rows(true),
+      samples::periodic_neighbours(),
+      samples::periodic_neighbours(" and (x + y) mod 2 = 0")};
   return kNests;
 }
 

@@ -55,6 +55,29 @@ inline Nest chained_matrices(ElementType type = ElementType::f32, const std::str
       .build();
 }
 
+/// out[e, o] = sum over t, i, j of angle[e, t, i] w[o, i, j] message[e, t, j], for `outputs` values of o and so many of t, i and j.
+struct Messages {
+  ElementType type = ElementType::f16;
+  std::string turns = "3", angles = "2", width = "4", outputs = "5", mask = "";
+  ScalarExpr value = {};
+};
+inline Nest directional_messages(const Messages& m = {}) {
+  const std::string element = "0 <= e < E and 0 <= o < " + m.outputs;
+  const auto terms = " and 0 <= t < " + m.turns + " and 0 <= i < " + m.angles + " and 0 <= j < " + m.width + m.mask;
+  const ScalarExpr value = m.value.defined() ? m.value : wide(0, m.type) * wide(1, m.type) * wide(2, m.type);
+  return NestBuilder("messages", {{"E", 64}, {"T", 3}, {"A", 2}})
+      .tensor("angle", TensorRole::input, {"E", m.turns, m.angles}, m.type)
+      .tensor("w", TensorRole::input, {m.outputs, m.angles, m.width}, m.type)
+      .tensor("message", TensorRole::input, {"E", m.turns, m.width}, m.type)
+      .tensor("sums", TensorRole::temporary, {"E", m.outputs})
+      .tensor("out", TensorRole::output, {"E", m.outputs})
+      .statement("init[e, o] : " + element, "sums[e, o]", {}, number(0))
+      .statement("sum[e, o, t, i, j] : " + element + terms, "sums[e, o]", {"angle[e, t, i]", "w[o, i, j]", "message[e, t, j]"},
+                 value, ReductionOp::add)
+      .statement("out[e, o] : " + element, "out[e, o]", {"sums[e, o]"}, read(0))
+      .build();
+}
+
 /// out[p, u] = sum over q, t, s of x[p, q, t, s] b[q, u] c[t, u] d[s, u].
 inline Nest products_of_four(ElementType type = ElementType::f16) {
   const std::string element = "0 <= p < P and 0 <= u < U";

@@ -112,6 +112,29 @@ Nest norm_then_product(int depth = kDepth) {
       .build();
 }
 
+/// A product of operands that are made of words, a byte each: both are computed along the terms, and share nothing else.
+Nest product_of_bytes() {
+  const std::string cell = "0 <= i < M and 0 <= j < N", left = "0 <= i < M and 0 <= k < K", right = "0 <= j < N and 0 <= k < K";
+  const ScalarExpr byte = ScalarExpr::cast(
+      kHalf,
+      ScalarExpr::cast(ElementType::f32, ScalarExpr::make(ScalarOp::bit_and, {ScalarExpr::read(0, ElementType::i32),
+                                                                              ScalarExpr::constant(15, ElementType::i32)})));
+  return NestBuilder("bytes_product", {{"M", 200}, {"N", 200}, {"K", 200}})
+      .tensor("x", TensorRole::input, {"M", "K"}, ElementType::i32)
+      .tensor("w", TensorRole::input, {"N", "K"}, ElementType::i32)
+      .tensor("left", TensorRole::temporary, {"M", "K"}, kHalf)
+      .tensor("right", TensorRole::temporary, {"N", "K"}, kHalf)
+      .tensor("sum", TensorRole::temporary, {"M", "N"})
+      .tensor("out", TensorRole::output, {"M", "N"}, kHalf)
+      .statement("left[i, k] : " + left, "left[i, k]", {"x[i, k]"}, byte)
+      .statement("right[j, k] : " + right, "right[j, k]", {"w[j, k]"}, byte)
+      .statement("sum_init[i, j] : " + cell, "sum[i, j]", {}, number(0))
+      .statement("sum[i, j, k] : " + cell + " and 0 <= k < K", "sum[i, j]", {"left[i, k]", "right[j, k]"}, wide(0) * wide(1),
+                 ReductionOp::add)
+      .statement("out[i, j] : " + cell, "out[i, j]", {"sum[i, j]"}, ScalarExpr::cast(kHalf, read(0)))
+      .build();
+}
+
 /// Three products of x, as queries, keys and values are.
 Nest products_of_one_tensor() {
   NestBuilder builder("projections", {{"M", 200}, {"N", 200}, {"K", 200}});
@@ -489,6 +512,14 @@ std::vector<PreparedCase> prepared_cases() {
        4,
        false,
        Fusion::careful},
+      {"bytes",
+       product_of_bytes(),
+       {{"M", 2048}, {"N", 4096}, {"K", 2048}},
+       {{"M", 70}, {"N", 88}, {"K", 40}},
+       1,
+       1,
+       true,
+       Fusion::careful},
       {"gates", gates(), large, {{"M", 70}, {"N", 88}, {"K", 37}, {"P", 30}}, 1, 2, true, Fusion::careful},
       {"gates_of_few_terms_left", gates(), large, {{"M", 130}, {"N", 72}, {"K", 1}, {"P", 1}}, 1, 2, true, Fusion::careful},
       // Copies of weights would cost more than the sums of few rows.
@@ -698,6 +729,25 @@ TEST(Preparation, ItsGroupsStandFirst) {
   EXPECT_TRUE(groups.front().prepares);
   EXPECT_FALSE(variants.heaviest(variant, Fusion::prepared).prepares);
   for (const FusionGroup& group : variants.fusion_groups(variant, Fusion::maximal)) EXPECT_FALSE(group.prepares);
+}
+
+/// A kernel of both would have blocks along the terms, and go through the rows of either in strides.
+TEST(Preparation, RowsOfTwoTensorsThatShareTheirColumnsAloneStayApart) {
+  const Nest nest = product_of_bytes();
+  const Sizes sizes = complete_sizes(nest, {{"M", 2048}, {"N", 4096}, {"K", 2048}});
+  BaseSchedules schedules(nest_for_tuning(nest, sizes));
+  RuleVariants variants(schedules, sizes);
+  const RuleVariant& variant = variants.at({});
+  for (const Fusion fusion : {Fusion::maximal, Fusion::careful, Fusion::related, Fusion::alike}) {
+    for (const FusionGroup& group : variants.fusion_groups(variant, fusion)) {
+      std::vector<std::string> names;
+      for (const int u : group.loop_groups) {
+        const auto& own = variant.structure.loop_groups[static_cast<std::size_t>(u)].statements;
+        names.insert(names.end(), own.begin(), own.end());
+      }
+      EXPECT_FALSE(std::count(names.begin(), names.end(), "left") == 1 && std::count(names.begin(), names.end(), "right") == 1);
+    }
+  }
 }
 
 /// Guesses with work tiles in turn fit and keep nothing in local memory; where blocks would have one work tile each there are none.

@@ -17,14 +17,15 @@
 namespace nestor {
 namespace {
 
-constexpr std::int64_t kShortRow = 64;      ///< elements at most: two for each thread of a warp
-constexpr std::int64_t kShortBytes = 256;   ///< of a row: half of a warp's vectors
-constexpr std::int64_t kLongRow = 1 << 15;  ///< in the registers of a block
-constexpr std::int64_t kShortSide = 256;    ///< a vector for each thread of a warp
-constexpr std::int64_t kShortColumn = 32;   ///< in the registers of a thread
-constexpr std::int64_t kSmallArgument = 8;  ///< of the largest argument's elements: rows of what is smaller matter little
-constexpr std::int64_t kMostOfStep = 4096;  ///< elements of a temporary that a block keeps through a step
-constexpr std::int64_t kMostDepth = 512;    ///< elements of a row that a block keeps beside tiles of what it is multiplied with
+constexpr std::int64_t kShortRow = 64;       ///< elements at most: two for each thread of a warp
+constexpr std::int64_t kShortBytes = 256;    ///< of a row: half of a warp's vectors
+constexpr std::int64_t kLongRow = 1 << 15;   ///< in the registers of a block
+constexpr std::int64_t kShortSide = 256;     ///< a vector for each thread of a warp
+constexpr std::int64_t kShortColumn = 32;    ///< in the registers of a thread
+constexpr std::int64_t kSmallArgument = 8;   ///< of the largest argument's elements: rows of what is smaller matter little
+constexpr std::int64_t kMostOfStep = 4096;   ///< elements of a temporary that a block keeps through a step
+constexpr std::int64_t kMostWeights = 4096;  ///< of rows of weights that a block keeps for what sums them up
+constexpr std::int64_t kMostDepth = 512;     ///< elements of a row that a block keeps beside tiles of what it is multiplied with
 
 bool is_half_input(const Nest& nest, const Access& access) {
   const Tensor& tensor = nest.tensor(access.tensor);
@@ -140,6 +141,55 @@ std::set<std::string> sizes_of_short_columns(const Nest& nest, const Sizes& size
         add_made_of_sums(nest, along, made);
         if (made.contains(read.tensor)) found.insert(along.begin(), along.end());
       }
+    }
+  }
+  return found;
+}
+
+/// Is the tensor an operand of a product of matrices?
+bool is_multiplied(const Nest& nest, const std::string& tensor) {
+  return std::any_of(nest.statements.begin(), nest.statements.end(), [&](const Statement& statement) {
+    if (!multiplies_matrices(statement)) return false;
+    const auto product = unscaled_contraction_of(statement);
+    return statement.reads[static_cast<std::size_t>(product->a)].tensor == tensor ||
+           statement.reads[static_cast<std::size_t>(product->b)].tensor == tensor;
+  });
+}
+
+/// Sizes of rows of weights that stand between a product and a sum over other dims (how much all heads of a group look at a key): what `made`, temporaries
+/// that come from products, and sums over its rows make. A block keeps such rows, for all that the sum runs over.
+std::set<std::string> sizes_of_kept_weights(const Nest& nest, const Sizes& sizes, const std::set<std::string>& made) {
+  std::set<std::string> found;
+  for (const Statement& sum : nest.statements) {
+    if (sum.reduction != ReductionOp::add || multiplies_matrices(sum)) continue;
+    for (const Access& read : sum.reads) {
+      const Tensor& weights = nest.tensor(read.tensor);
+      if (!made.contains(read.tensor) || weights.role != TensorRole::temporary || is_multiplied(nest, read.tensor)) continue;
+      const auto dims = followed_dims(read);
+      if (dims.empty() || !dims.back() || !follows(sum.write, *dims.back()) || !is_reduced(sum, read)) continue;
+      const std::set<std::string> along = sizes_in(nest, weights.shape.back());
+      std::set<std::string> of_rows;
+      add_made_of_sums(nest, along, of_rows);
+      const bool weighed = std::any_of(nest.statements.begin(), nest.statements.end(), [&](const Statement& writer) {
+        if (writer.write.tensor != read.tensor || writer.reduction) return false;
+        const auto column = followed_dims(writer.write).back();
+        const auto reads_any = [&](const std::set<std::string>& tensors, bool along_rows) {
+          return std::any_of(writer.reads.begin(), writer.reads.end(), [&](const Access& each) {
+            return tensors.contains(each.tensor) && column && follows(each, *column) == along_rows;
+          });
+        };
+        return reads_any(made, true) && reads_any(of_rows, false);
+      });
+      if (!weighed) continue;
+      const std::vector<std::int64_t> shape = shape_at(weights, sizes);
+      std::set<std::string> kept = along;
+      std::int64_t elements = shape.back();
+      for (std::size_t p = 0; p + 1 < dims.size(); ++p) {
+        if (!dims[p] || follows(sum.write, *dims[p])) continue;
+        kept.merge(sizes_in(nest, weights.shape[p]));
+        elements *= shape[p];
+      }
+      if (elements <= kMostWeights) found.merge(kept);
     }
   }
   return found;
@@ -288,6 +338,7 @@ std::set<std::string> without_specialized(const Nest& nest, std::set<std::string
 
 std::set<std::string> sizes_known_to_products(const Nest& nest, const Sizes& sizes) {
   std::map<std::string, std::set<std::string>> depths;  // by tensors that come from products: of all of these
+  std::set<std::string> made;                           // tensors that come from products
   std::set<std::string> found;
   for (const Statement& statement : nest.statements) {
     std::set<std::string> before;
@@ -306,7 +357,12 @@ std::set<std::string> sizes_known_to_products(const Nest& nest, const Sizes& siz
         found.merge(sizes_of_depth(nest, statement, sizes, std::numeric_limits<std::int64_t>::max()));
     }
     if (!before.empty()) depths[statement.write.tensor].merge(before);
+    const bool comes =
+        multiplies_matrices(statement) || std::any_of(statement.reads.begin(), statement.reads.end(),
+                                                      [&](const Access& read) { return made.contains(read.tensor); });
+    if (comes) made.insert(statement.write.tensor);
   }
+  found.merge(sizes_of_kept_weights(nest, sizes, made));
   if (multiplies(nest)) found.merge(sizes_of_ragged_rows(nest, sizes));
   found.merge(sizes_of_computed_factors(nest));
   return without_specialized(nest, std::move(found));

@@ -612,19 +612,20 @@ std::optional<TensorAxes> found_axes(const Nest& nest, const NestStructure& stru
 
 namespace {
 
-/// Has a product other columns or terms at some rows than at others, as under a mask?
-bool has_cut_tiles(const Nest& nest, const NestStructure& structure, const FusionGroup& group, const TensorAxes& axes) {
+/// Has a product other values of one of these axes at some rows than at others, as under a mask?
+bool has_cut_tiles(const Nest& nest, const NestStructure& structure, const FusionGroup& group, int row_axis,
+                   const std::vector<int>& along) {
   const isl::set sizes = full_context(nest);
   return std::any_of(group.loop_groups.begin(), group.loop_groups.end(), [&](int u) {
     const LoopGroup& loop_group = structure.loop_groups[static_cast<std::size_t>(u)];
-    const int row = loop_group.position_of(axes.row);
+    const int row = loop_group.position_of(row_axis);
     return std::any_of(loop_group.statements.begin(), loop_group.statements.end(), [&](const std::string& name) {
       const Statement& statement = nest.statement(name);
       if (row < 0 || !multiplies_matrices(statement)) return false;
       const isl::set points = statement.domain.intersect_params(sizes);
       return std::any_of(loop_group.axes.begin(), loop_group.axes.end(), [&](int axis) {
         const int other = loop_group.position_of(axis);
-        return (axis == axes.column || axis == axes.reduction_axis) && other != row && !is_box(points, row, other);
+        return has(along, axis) && other != row && !is_box(points, row, other);
       });
     });
   });
@@ -636,7 +637,10 @@ std::optional<TensorAxes> tensor_axes(const Nest& nest, const NestStructure& str
   auto axes = found_axes(nest, structure, group, sm);
   if (axes && (has_more_dims(nest, structure, group, *axes) || reads_other_rows(nest, structure, group, axes->row)))
     return std::nullopt;
-  if (axes && axes->column >= 0) axes->cut_tiles = has_cut_tiles(nest, structure, group, *axes);
+  if (axes && axes->column >= 0) {
+    axes->cut_columns = has_cut_tiles(nest, structure, group, axes->row, {axes->column});
+    axes->cut_tiles = axes->cut_columns || has_cut_tiles(nest, structure, group, axes->row, {axes->reduction_axis});
+  }
   return axes;
 }
 

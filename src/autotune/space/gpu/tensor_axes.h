@@ -33,8 +33,9 @@ struct TensorAxes {
   bool fixed_inner = false;  ///< it is known when compiling
   /// Axis of chunks of terms, -1: none. A sum starts anew in each of them, has all terms of it at once (`inner`), and another one adds up.
   int chunk_axis = -1;
-  bool cut_tiles = false;     ///< with `column`: some tiles have less columns or terms than others, as under a mask
-  bool same_taps = true;      ///< all products sum over the same values of other dims, which may be loops around them
+  bool cut_tiles = false;    ///< with `column`: some tiles have less columns or terms than others, as under a mask
+  bool cut_columns = false;  ///< some rows have fewer columns than others: tiles of columns are a loop in the block of their rows
+  bool same_taps = true;     ///< all products sum over the same values of other dims, which may be loops around them
   std::vector<int> tap_axes;  ///< of these dims of the product that streams most terms, outermost first
   std::int64_t taps = 1;      ///< points of them
   std::int64_t row_extent = 1, pack_extent = 1, column_extent = 1;

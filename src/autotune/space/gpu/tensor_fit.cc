@@ -91,6 +91,9 @@ std::string tensor_infeasible(const TensorAxes& axes, const TensorChoice& choice
     return "products can overlap chain by chain only where there are several chains of them";
   if (choice.grid.ping_pong_tiles != 0 && axes.cut_tiles)
     return "warpgroups take work tiles in turn only where all have as many iterations";
+  if (axes.cut_columns && (!axes.fixed_inner || choice.depth < axes.inner))
+    return fmt::format("rows have different columns, over which their block has a loop: a tile of {} terms does not have all{}",
+                       choice.depth, axes.fixed_inner ? fmt::format(" {}", axes.inner) : "");
   if ((choice.rows() / choice.pack_gqa - 1) * axes.row_stride >= nvptx::kMostCopiedRows)
     return fmt::format("rows that lie {} elements apart reach further than a tensor copy", axes.row_stride);
   NvptxTarget target;

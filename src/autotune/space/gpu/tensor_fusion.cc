@@ -308,16 +308,26 @@ std::set<std::string> rules_for_tensor_cores(RuleVariants& variants, const std::
                      points_on_lanes(variants, variant, fusion, limits) == 0;
     return all ? rules : rules_for_tensor_cores(variants, default_rules, others, limits);
   }
-  // Products within sums of more factors, where those would stay on lanes otherwise.
-  if (for_products.contains(kNestingRule)) {
-    std::set<std::string> nested = default_rules, others = for_products;
-    nested.insert(kNestingRule);
-    others.erase(kNestingRule);
-    const std::set<std::string> plain = rules_for_tensor_cores(variants, default_rules, others, limits),
-                                rules = rules_for_tensor_cores(variants, nested, others, limits);
-    const RuleVariant& variant = variants.at({rules});
-    const bool place = has_place(variants, variant, fusion_for_tensor_cores(variants, variant, limits), limits);
-    return place && terms_on_lanes(variants, rules, limits) < terms_on_lanes(variants, plain, limits) / 2 ? rules : plain;
+  // Products within sums of more factors, or of sums of such, where those would stay on lanes otherwise.
+  if (for_products.contains(kNestingRule) || for_products.contains(kOperandRule)) {
+    std::set<std::string> others = for_products;
+    for (const char* nesting : {kNestingRule, kOperandRule}) others.erase(nesting);
+    std::set<std::string> best = rules_for_tensor_cores(variants, default_rules, others, limits);
+    for (const char* nesting : {kNestingRule, kOperandRule}) {
+      if (!for_products.contains(nesting)) continue;
+      std::set<std::string> nested = default_rules, for_nested = others;
+      nested.insert(nesting);
+      // A definition that has no such operand does not say that it may be rounded.
+      if (nesting == std::string_view(kOperandRule)) {
+        nested.insert(kMixedPartsRule);
+        for_nested.erase(kRoundingRule);
+      }
+      nested = rules_for_tensor_cores(variants, nested, for_nested, limits);
+      const RuleVariant& variant = variants.at({nested});
+      const bool place = has_place(variants, variant, fusion_for_tensor_cores(variants, variant, limits), limits);
+      if (place && terms_on_lanes(variants, nested, limits) < terms_on_lanes(variants, best, limits) / 2) best = nested;
+    }
+    return best;
   }
   // What no tensor copy can read is copied wherever it is read.
   std::set<std::string> usual = default_rules;
@@ -433,7 +443,7 @@ std::vector<std::set<std::string>> rules_for_fuller_tiles(RuleVariants& variants
                                                           const std::set<std::string>& for_products, const GpuLimits& limits) {
   std::set<std::string> more = rules;
   for (const std::string& rule : for_products) {
-    if (!multiplies_zeros(rule) && !stands_alone(rule) && rule != kNestingRule) more.insert(rule);
+    if (!multiplies_zeros(rule) && !stands_alone(rule) && rule != kNestingRule && rule != kOperandRule) more.insert(rule);
   }
   more.erase(kSkippingRule);
   // Short rows side by side, with nothing else copied.
@@ -499,7 +509,7 @@ std::vector<std::set<std::string>> rules_for_products(RuleVariants& variants, st
     twice.insert(kAcrossRule);
     if (clocks_of_products(variants, twice, limits) < once / 2) choices.insert(choices.begin(), std::move(twice));
   }
-  if (for_products.contains(kMixedPartsRule)) {
+  if (for_products.contains(kMixedPartsRule) && !choices.front().contains(kMixedPartsRule)) {
     std::set<std::string> mixed = choices.front();
     mixed.erase(kRoundingRule);
     mixed.insert(kMixedPartsRule);

@@ -120,8 +120,10 @@ std::vector<NamedValues> choices_of_sums(const TensorAxes& axes, const GpuLimits
   std::vector<NamedValues> choices, for_fewer;
   const std::int64_t most_blocks = blocks_of_rows(axes, limits) * ceil_div(axes.column_extent, kLikelyColumns) * axes.others;
   const std::int64_t all_rows = axes.row_extent * axes.pack_extent;
+  // All terms at once where a block has a loop over columns.
+  const int depth = !pairs ? 32 : !axes.cut_columns || axes.inner <= 64 ? 64 : axes.inner <= 128 ? 128 : 256;
   if (pairs && (all_rows <= nvptx::kWarpgroupRows || most_blocks < limits.units)) choices = choices_of_few_results(axes, limits);
-  if (pairs && all_rows > nvptx::kWarpgroupRows) {
+  if (pairs && all_rows > nvptx::kWarpgroupRows && !axes.cut_columns) {
     for (TensorChoice choice : choices_in_few_waves(axes, limits)) {
       for (const int raster_group : {8, 1}) {
         choice.grid.raster_group = raster_group;
@@ -137,7 +139,7 @@ std::vector<NamedValues> choices_of_sums(const TensorAxes& axes, const GpuLimits
                                  .persistent = shape.in_turn},
                         .row_tiles = shape.row_tiles,
                         .columns = shape.columns,
-                        .depth = pairs ? 64 : 32};
+                        .depth = depth};
     choice.pack_gqa = likely_pack(axes, choice, limits);
     if (!take_stages(axes, limits, choice)) continue;
     // Room for the whole results of both tiles.
@@ -149,7 +151,7 @@ std::vector<NamedValues> choices_of_sums(const TensorAxes& axes, const GpuLimits
     if (pairs && !idle) stays = shape.in_turn ? std::vector<bool>{true} : std::vector<bool>{true, false};
     for (const bool persistent : stays) {
       for (const int together : pairs && !idle ? std::vector<int>{2, 1} : std::vector<int>{1}) {
-        for (const int raster_group : idle ? std::vector<int>{1} : std::vector<int>{8, 1}) {
+        for (const int raster_group : idle || axes.cut_columns ? std::vector<int>{1} : std::vector<int>{8, 1}) {
           choice.grid.persistent = persistent;
           choice.grid.cluster = together;
           choice.grid.raster_group = raster_group;

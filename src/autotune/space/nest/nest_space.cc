@@ -59,6 +59,7 @@ class NestSpace : public Space {
     for (const std::string& rule : matching_rules(schedules)) {
       if (rule == kSplittingRule || (limits.gpu && costs_accuracy(rule) && !has_16_bits(schedules.nest()))) continue;
       if ((is_for_products(rule) || rule == kAgainRule || rule == kAcrossRule) && !tensor_cores) continue;
+      if (rule == kForwardingRule && !limits.gpu) continue;
       if (rule == kRecomputingRule && !(limits.gpu && (sums_over_planes(schedules.nest()) || recomputes_sums(schedules))))
         continue;
       rules_.push_back(rule);

@@ -107,8 +107,14 @@ std::vector<std::string> matching_rules(BaseSchedules& schedules) {
       matching.insert(rule.name);
   }
   const Nest& usual_nest = schedules.after_rules(usual).nest();
+  // Inner sums become operands of f32.
+  std::set<std::string> nested = all;
+  if (matching.contains(kOperandRule)) nested.insert(kOperandRule);
+  const Nest& nested_nest = nested == all ? usual_nest : schedules.after_rules(rule_steps(schedules, nested)).nest();
   for (const char* name : {kAligningRule, kSeparatingRule, kPartsRule, kMixedPartsRule}) {
-    if (!rule(name).find(usual_nest).empty()) matching.insert(name);
+    const bool found = !rule(name).find(usual_nest).empty() ||
+                       (name == std::string_view(kMixedPartsRule) && !rule(name).find(nested_nest).empty());
+    if (found) matching.insert(name);
   }
   // Without composites, factors of products may be computed apart.
   std::vector<Step> simple = usual;
@@ -233,7 +239,7 @@ bool is_for_products(const std::string& rule) {
          rule == kJoinedRule || rule == kShortRowsRule || rule == kSumJoiningRule || rule == kKeepingRule ||
          rule == "split_terms" || rule == kSeparatingRule || rule == kAligningRule || rule == kGatheringRule ||
          rule == kOrderingRule || rule == kExpandingRule || rule == kFactoringRule || rule == kNestingRule ||
-         rule == kPartsRule || rule == kMixedPartsRule || rule == kRowsRule;
+         rule == kOperandRule || rule == kPartsRule || rule == kMixedPartsRule || rule == kRowsRule;
 }
 
 bool multiplies_zeros(const std::string& rule) { return rule == "zero_terms"; }

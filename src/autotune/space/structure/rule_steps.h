@@ -19,6 +19,9 @@ std::vector<std::string> matching_rules(BaseSchedules& schedules);
 /// The rule that cuts reductions into parts. It is asked for by axis and number of parts, not with the others.
 inline constexpr const char* kSplittingRule = "split_reduction";
 
+/// The rule that reads sources of copies that were made piece by piece, by indices with pieces: tests cost lanes of GPUs little.
+inline constexpr const char* kForwardingRule = "forward_pieces";
+
 /// The rule that computes cheap values where sums read them. It takes part where sums run over several dims, whose tiles fit no registers.
 inline constexpr const char* kRecomputingRule = "recompute";
 /// Joins short rows of operands, whose tiles would be nearly empty.
@@ -65,6 +68,8 @@ inline constexpr const char* kFactoringRule = "factor_exponential";
 
 /// Makes a product of matrices of two factors of a sum over several dims.
 inline constexpr const char* kNestingRule = "nest_products";
+/// Makes an operand of inner sums that results share.
+inline constexpr const char* kOperandRule = "nest_operands";
 
 /// Makes of reductions over rows and columns of products some along each row, which a kernel of products takes, and others over rows.
 inline constexpr const char* kRowsRule = "row_reduction";

@@ -70,6 +70,12 @@ TileTree with_single_products(const TileTree& tree, TileProgram& program) {
   }
   if (!sums_several(tree->op)) return tree;
   TileOp sum = tree->op;
+  // Of several dims of terms (taps) one is a tile's: each iteration of the others adds up its own.
+  const auto is_term = [](const OpDim& dim) { return dim.reduced; };
+  if (std::count_if(sum.dims.begin(), sum.dims.end(), is_term) > 1 && !sum.initialize) {
+    const auto outermost = std::find_if(sum.dims.begin(), sum.dims.end(), is_term) - sum.dims.begin();
+    return with_single_products(with_loop_over(sum, static_cast<int>(outermost)), program);
+  }
   const Buffer& total = program.buffers[static_cast<std::size_t>(sum.write.buffer)];
   const bool apart = !sum.initialize && total.memory == Memory::scratch;
   const int buffer = apart ? static_cast<int>(program.buffers.size()) : sum.write.buffer;

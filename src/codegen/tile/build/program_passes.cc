@@ -44,12 +44,15 @@ void claim_start(TileOp& op, const TileOp& init) {
   for (IntExpr& value : op.claim.started) value = substitute_all(value, dims);
 }
 
-/// A sum of products whose terms come in tiles: on tensor cores a loop over the tiles stays, and what starts the sum stands before it.
+/// A sum of products, or of several in each term, whose terms come in tiles: on tensor cores a loop over the tiles stays, and what starts the sum
+/// stands before it.
 bool sums_tiles(const TileOp& op) {
-  return op.kind == OpKind::contract && std::count_if(op.dims.begin(), op.dims.end(), [](const OpDim& dim) {
-                                          const auto length = (dim.upper - dim.lower).as_constant();
-                                          return dim.reduced && (!length || *length != 1);
-                                        }) > 1;
+  const bool products =
+      op.kind == OpKind::contract || (op.kind == OpKind::reduce && contractions_of(op.value, op.reduction).size() > 1);
+  return products && std::count_if(op.dims.begin(), op.dims.end(), [](const OpDim& dim) {
+                       const auto length = (dim.upper - dim.lower).as_constant();
+                       return dim.reduced && (!length || *length != 1);
+                     }) > 1;
 }
 
 /// Leaves out the op's dim of one value.

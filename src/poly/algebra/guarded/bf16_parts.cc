@@ -156,9 +156,11 @@ bool may_have_parts(const Nest& nest, const Statement& sum, OrdinalPair operands
   why = "it has no rows and columns, with one dim of terms that both operands follow";
   const auto [a, b] = operands;
   const std::vector<int> reduced = reduced_dims(sum);
-  const bool both = reduced.size() == 1 && depends_on_dim(sum.reads[a].relation, reduced.front()) &&
-                    depends_on_dim(sum.reads[b].relation, reduced.front());
-  if (!both || !follows_own_dim(sum, a, b) || !follows_own_dim(sum, b, a)) return false;
+  const bool both = std::all_of(reduced.begin(), reduced.end(), [&, first = a, second = b](int dim) {
+    return depends_on_dim(sum.reads[first].relation, dim) && depends_on_dim(sum.reads[second].relation, dim);
+  });
+  if (reduced.empty() || (reduced.size() > 1 && !sums) || !both || !follows_own_dim(sum, a, b) || !follows_own_dim(sum, b, a))
+    return false;
   why = fmt::format("its operands' elements are multiplied less than {} times each", kFewestUses);
   for (const std::size_t operand : {a, b}) {
     const std::string& tensor = sum.reads[operand].tensor;

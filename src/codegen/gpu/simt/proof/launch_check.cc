@@ -201,15 +201,16 @@ class LaunchProver {
 
   void match() {
     std::size_t at = 0;
-    std::vector<std::pair<LaunchedOp, const LaunchedOp*>> found;  // the program's, and what is launched for it
+    std::vector<Found> found;
     for (std::size_t k = 0; k < launched_.size(); ++k) {
       const LaunchedOp& op = launched_[k];
       const bool here = at < wanted_.size() && op.op.name == wanted_[at].op.name;
       if (here) {
         const std::vector<LaunchedOp> parts = parts_of(wanted_[at++], k);
+        const bool apart = parts.front().op.initialize && !wanted_[at - 1].op.initialize;
         for (const LaunchedOp& part : parts) {
-          compare(part, launched_[k]);
-          found.emplace_back(part, &launched_[k++]);
+          compare(part, launched_[k], apart);
+          found.push_back({part, &launched_[k++], at});
         }
         if (!is_sum_of(wanted_[at - 1], parts, k)) --k;
       } else if (!is_store(op.op)) {
@@ -218,10 +219,21 @@ class LaunchProver {
     }
     if (at < wanted_.size()) return fail("{} is not launched", wanted_[at].op.name);
     for (std::size_t k = 1; k < found.size(); ++k) {
-      if (sequential(found[k - 1].first, found[k].first) != sequential(*found[k - 1].second, *found[k].second))
-        fail("{} and {} do not share the loops of the program", found[k - 1].first.op.name, found[k].first.op.name);
+      const auto& [first, first_op, first_number] = found[k - 1];
+      const auto& [second, second_op, second_number] = found[k];
+      const std::size_t want = sequential(first, second), have = sequential(*first_op, *second_op);
+      // Parts of one sum may share loops over its terms, too: all that either has.
+      const bool in_loops = first_number == second_number && have > want && have == depth(*first_op) && have == depth(*second_op);
+      if (want != have && !in_loops) fail("{} and {} do not share the loops of the program", first.op.name, second.op.name);
     }
   }
+
+  /// An op of the program, or a part of it, what is launched for it, and its number.
+  struct Found {
+    LaunchedOp want;
+    const LaunchedOp* have;
+    std::size_t number;
+  };
 
   // ---- sums of several products, one op for each
 
@@ -274,7 +286,8 @@ class LaunchProver {
     return count;
   }
 
-  void compare(LaunchedOp want, LaunchedOp have) {
+  /// `apart`: is it a part of a sum that each iteration starts anew, and adds up?
+  void compare(LaunchedOp want, LaunchedOp have, bool apart) {
     std::vector<const Level*> left;
     for (const Level& level : have.levels) left.push_back(&level);
     const auto take = [&](const std::string& var) {
@@ -314,7 +327,7 @@ class LaunchProver {
       for (LaunchedOp* side : {&want, &have}) test_outside(*side);
     }
     conditions(want, have);
-    content(want.op, have.op);
+    content(want.op, have.op, apart);
   }
 
   /// The guard as conditions around the op.
@@ -446,10 +459,10 @@ class LaunchProver {
     return op;
   }
 
-  void content(const TileOp& given, const TileOp& have) {
+  void content(const TileOp& given, const TileOp& have, bool apart) {
     const TileOp want = have.reduction ? given : elementwise(given);
     const bool same_fill = want.fill == have.fill || (want.fill && have.fill && *want.fill == *have.fill);
-    const bool restarts = want.initialize && std::any_of(want.dims.begin(), want.dims.end(), [&](const OpDim& dim) {
+    const bool restarts = want.initialize && !apart && std::any_of(want.dims.begin(), want.dims.end(), [&](const OpDim& dim) {
                             return dim.reduced && !has_one_value(dim) &&
                                    std::none_of(have.dims.begin(), have.dims.end(),
                                                 [&](const OpDim& other) { return other.var == dim.var && other.reduced; });

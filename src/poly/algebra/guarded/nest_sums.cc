@@ -23,7 +23,7 @@
 #include <utility>
 
 #include "poly/algebra/analysis/range_analysis.h"
-#include "poly/algebra/operands/whole_dims.h"
+#include "poly/algebra/guarded/shared_nestings.h"
 #include "poly/algebra/rules/rule_list.h"
 #include "poly/algebra/values/builders.h"
 #include "poly/algebra/values/dims_view.h"
@@ -40,65 +40,13 @@ constexpr const char* kName = "nest_sums";
 /// Of the points of the definition to those that are left: less is no gain beside a temporary and a look at signs.
 constexpr double kLeastGain = 8;
 
-/// A nesting, with the dims that its inner sums follow.
-struct Shared {
-  SumNesting nesting;
-  std::vector<int> kept;    ///< T
-  std::vector<int> points;  ///< T and R
-  double gain = 0;          ///< points of the definition over those that are left, where sizes have their defaults
-};
-
-bool follows(const Statement& sum, const std::vector<ScalarExpr>& factors, int dim) {
-  return std::any_of(factors.begin(), factors.end(), [&](const ScalarExpr& factor) { return varies_along(sum, factor, dim); });
-}
-
-/// Are the inner points the same for all others with the same kept dims?
-bool shares_points(const Nest& nest, const Statement& sum, const Shared& shared) {
-  std::vector<int> rest;
-  for (const int dim : shared.nesting.outer) {
-    if (std::find(shared.kept.begin(), shared.kept.end(), dim) == shared.kept.end()) rest.push_back(dim);
-  }
-  const isl::set domain = domain_in(nest, sum);
-  return without_dims(domain, shared.nesting.inner).intersect(without_dims(domain, rest)).is_subset(domain);
-}
-
-/// Those that apply, the one that leaves fewest points first. Sets `why` where there is none.
-std::vector<Shared> shared_sums(const Nest& nest, const Statement& sum, std::string& why) {
-  why = "it is no sum of products over two dims or more, in f32";
-  const std::vector<SumNesting> nestings = nestings_of(sum);
-  if (nestings.empty() || nest.tensor(sum.write.tensor).type != ElementType::f32) return {};
-  why = "it shares its loops with other statements of its definition, or reads its own result";
-  if (!alone_in_group(nest, sum.name) || reads_tensor(sum, sum.value, sum.write.tensor)) return {};
-  why = "no factors of its terms have the same inner sum for several results";
-  std::vector<Shared> found;
-  for (const SumNesting& nesting : nestings) {
-    Shared shared{nesting, {}, {}, 0};
-    for (int dim = 0; dim < static_cast<int>(sum.dims.size()); ++dim) {
-      const bool inner = std::find(nesting.inner.begin(), nesting.inner.end(), dim) != nesting.inner.end();
-      const bool kept = !inner && follows(sum, nesting.inside, dim);
-      if (kept) shared.kept.push_back(dim);
-      if (inner || kept) shared.points.push_back(dim);
-    }
-    if (shared.kept.size() == nesting.outer.size() || has_negative_values(nest, sum, shared.kept)) continue;
-    if (!shares_points(nest, sum, shared)) continue;
-    std::vector<int> all(sum.dims.size());
-    for (std::size_t k = 0; k < all.size(); ++k) all[k] = static_cast<int>(k);
-    const auto points = [&](const std::vector<int>& dims) { return default_points(nest, sum, dims); };
-    shared.gain = points(all) / (points(shared.points) + points(nesting.outer));
-    found.push_back(std::move(shared));
-  }
-  if (!found.empty()) why = "";
-  std::stable_sort(found.begin(), found.end(), [](const Shared& a, const Shared& b) { return a.gain > b.gain; });
-  return found;
-}
-
 class Sharing {
  public:
-  Sharing(const Nest& nest, const Statement& sum, Shared shared)
-      : result_(nest), sum_(sum), shared_(std::move(shared)), kept_(sum_, shared_.kept), points_(sum_, shared_.points) {}
+  Sharing(const Nest& nest, const Statement& sum, SharedNesting shared)
+      : result_(nest), sum_(sum), shared_(std::move(shared)), kept_(sum_, shared_.kept) {}
 
   Nest apply() {
-    const std::string total = accumulate("_inner", ReductionOp::add);
+    const std::string total = accumulate_inside(result_, sum_, shared_, "_inner", ReductionOp::add, sum_.name);
     const bool looks = std::any_of(shared_.nesting.outside.begin(), shared_.nesting.outside.end(),
                                    [&](const ScalarExpr& factor) { return may_be_infinite(factor); });
     const std::string sign = looks ? one_sign() : "";
@@ -134,23 +82,10 @@ class Sharing {
     return statement;
   }
 
-  /// The tensor that accumulates the factors inside over the inner dims.
-  std::string accumulate(const std::string& suffix, ReductionOp reduction) {
-    Statement start = writer(suffix);
-    const std::string tensor = start.name;
-    start.value = build::number(neutral_element(reduction, ElementType::f32));
-    insert(renamed(start, fresh_name(result_, tensor + "_init")));
-    Statement sum = points_.over(fresh_name(result_, tensor + "_update"));
-    sum.value = import_value(sum, sum_, points_.to_statement(sum), product_in_order(shared_.nesting.inside));
-    sum.write = {tensor, points_.seen_by(sum, kept_.element(tensor))};
-    sum.reduction = reduction;
-    insert(sum);
-    return tensor;
-  }
-
   /// The tensor that is 1 where the factors inside have one sign for all inner points, and 0 elsewhere.
   std::string one_sign() {
-    const std::string least = accumulate("_least", ReductionOp::min), most = accumulate("_most", ReductionOp::max);
+    const std::string least = accumulate_inside(result_, sum_, shared_, "_least", ReductionOp::min, sum_.name),
+                      most = accumulate_inside(result_, sum_, shared_, "_most", ReductionOp::max, sum_.name);
     Statement sign = writer("_sign");
     const auto read = [&](const std::string& tensor) {
       return ScalarExpr::read(add_read(sign, {tensor, sign.write.relation.set_range_tuple(tensor)}), ElementType::f32);
@@ -167,15 +102,15 @@ class Sharing {
 
   Nest result_;
   const Statement sum_;
-  const Shared shared_;
-  const DimsView kept_, points_;
+  const SharedNesting shared_;
+  const DimsView kept_;
 };
 
 std::vector<RuleMatch> find(const Nest& nest) {
   std::vector<RuleMatch> matches;
   for (const Statement& statement : nest.statements) {
     std::string why;
-    for (const Shared& shared : shared_sums(nest, statement, why)) {
+    for (const SharedNesting& shared : shared_nestings(nest, statement, why)) {
       if (shared.gain < kLeastGain) continue;
       const std::vector<std::string> target = target_of_dims(statement, shared.nesting.inner);
       matches.push_back({kName, target,
@@ -191,7 +126,7 @@ RuleResult apply(const Nest& nest, const std::vector<std::string>& target) {
   const std::string name = statement_argument(nest, kName, {target.front()}, 1);
   const Statement& sum = nest.statement(name);
   std::string why;
-  for (const Shared& shared : shared_sums(nest, sum, why)) {
+  for (const SharedNesting& shared : shared_nestings(nest, sum, why)) {
     if (are_dims(sum, shared.nesting.inner, target)) return {Sharing(nest, sum, shared).apply(), {}, false};
   }
   if (why.empty())

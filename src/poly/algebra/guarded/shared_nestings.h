@@ -1,0 +1,29 @@
+// SharedNestings: sums of products whose results share inner sums of some factors.
+#pragma once
+
+#include "poly/algebra/values/factor_chain.h"
+#include "poly/nest/nest.h"
+
+#include <string>
+#include <vector>
+
+namespace nestor {
+
+/// A nesting whose inner sums do not follow all other dims, so that several points of these share each.
+struct SharedNesting {
+  SumNesting nesting;
+  std::vector<int> kept;    ///< the other dims that the inner sums follow
+  std::vector<int> points;  ///< those, and the inner ones
+  double gain = 0;          ///< points of the definition over those that are left, where sizes have their defaults
+};
+
+/// Those of a sum in f32 that is alone in its loops and does not read its result, where all points that share an inner sum have the same
+/// inner points; the one that leaves fewest points first. Sets `why` where there is none.
+std::vector<SharedNesting> shared_nestings(const Nest& nest, const Statement& sum, std::string& why);
+
+/// Adds a temporary of f32 with an element for each point of the kept dims, in front of the group of the statement `before`, that accumulates
+/// the factors inside over the inner dims. Returns its name.
+std::string accumulate_inside(Nest& nest, const Statement& sum, const SharedNesting& shared, const std::string& suffix,
+                              ReductionOp reduction, const std::string& before);
+
+}  // namespace nestor
