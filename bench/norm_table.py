@@ -15,16 +15,11 @@ COLUMNS = ["op", "type", "rows x width", "ours us", "eager us", "compile us", "Q
 
 
 def goals(row):
-    """(least speed against the best peer or compile, least speed against copy); None: no goal."""
-    op, width, large = row["op"], row["width"], row["input_bytes"] >= 64 * MIB
+    """(least speed against the best peer, least speed against copy); None: no goal."""
+    op, large = row["op"], row["input_bytes"] >= 64 * MIB
     if op in norm_grid.BACKWARD:
-        return 1.5 if "compile_us" in row else None, 0.85 if large else None
-    if op not in norm_grid.FORWARD:
-        return 1.0, None
-    peer = 1.5 if width >= 65536 else 1.2 if width == 256 else 1.0
-    if op == "softmax" and row["dtype"] != "f32" and width >= 2048:
-        peer = 1.8
-    return peer, 0.97 if large else None
+        return None, 0.9 if large else None
+    return 1.0, 0.97 if large and op in norm_grid.FORWARD else None
 
 
 def ratios(row):
