@@ -47,6 +47,23 @@ bool outlives_stream(RuleVariants& variants, const RuleVariant& variant, const F
   return outlives;
 }
 
+/// Does a kernel beside the heaviest compute elements of several tensors along loops that run along the rows of one of them alone? Blocks would go
+/// through its rows in strides.
+bool goes_in_strides(RuleVariants& variants, const RuleVariant& variant, Fusion fusion) {
+  const FusionGroup& heaviest = variants.heaviest(variant, fusion);
+  const std::vector<FusionGroup>& groups = variants.fusion_groups(variant, fusion);
+  return std::any_of(groups.begin(), groups.end(), [&](const FusionGroup& group) {
+    if (&group == &heaviest || group.loop_groups.size() < 2 || group.axes.empty()) return false;
+    bool strides = false;
+    for (const int u : group.loop_groups) {
+      const LoopGroup& member = variant.structure.loop_groups[static_cast<std::size_t>(u)];
+      if (std::find(member.reduced.begin(), member.reduced.end(), true) != member.reduced.end()) return false;
+      strides = strides || std::find(group.axes.begin(), group.axes.end(), member.axes.front()) == group.axes.end();
+    }
+    return strides;
+  });
+}
+
 /// Do sums of products start in another kernel, so that tiles would have to be read first?
 bool starts_apart(const Nest& nest, const NestStructure& structure, const FusionGroup& group) {
   std::set<std::string> own;
@@ -268,6 +285,9 @@ Fusion fusion_for_tensor_cores(RuleVariants& variants, const RuleVariant& varian
     const auto groups = [&](Fusion each) { return variants.fusion_groups(variant, each).size(); };
     if (fusion == Fusion::rows && groups(Fusion::rows) >= groups(Fusion::alike)) continue;
     if (!has_place(variants, variant, fusion, limits)) continue;
+    if (fusion == Fusion::maximal && goes_in_strides(variants, variant, fusion) && has_place(variants, variant, Fusion::careful, limits) &&
+        points_on_lanes(variants, variant, Fusion::careful, limits) <= points_on_lanes(variants, variant, fusion, limits))
+      return Fusion::careful;
     // Parts of operands are made along the rows of each, not together.
     const auto& axes = tensor_axes_of(variants, variant, variants.heaviest(variant, fusion), limits.sm);
     const bool alone = fusion == Fusion::maximal && axes->chunk_axis >= 0;
