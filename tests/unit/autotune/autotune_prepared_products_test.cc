@@ -733,21 +733,13 @@ TEST(Preparation, ItsGroupsStandFirst) {
 
 /// A kernel of both would have blocks along the terms, and go through the rows of either in strides.
 TEST(Preparation, RowsOfTwoTensorsThatShareTheirColumnsAloneStayApart) {
-  const Nest nest = product_of_bytes();
-  const Sizes sizes = complete_sizes(nest, {{"M", 2048}, {"N", 4096}, {"K", 2048}});
-  BaseSchedules schedules(nest_for_tuning(nest, sizes));
-  RuleVariants variants(schedules, sizes);
-  const RuleVariant& variant = variants.at({});
-  for (const Fusion fusion : {Fusion::maximal, Fusion::careful, Fusion::related, Fusion::alike}) {
-    for (const FusionGroup& group : variants.fusion_groups(variant, fusion)) {
-      std::vector<std::string> names;
-      for (const int u : group.loop_groups) {
-        const auto& own = variant.structure.loop_groups[static_cast<std::size_t>(u)].statements;
-        names.insert(names.end(), own.begin(), own.end());
-      }
-      EXPECT_FALSE(std::count(names.begin(), names.end(), "left") == 1 && std::count(names.begin(), names.end(), "right") == 1);
-    }
+  FirstOf first({"", product_of_bytes(), {{"M", 2048}, {"N", 4096}, {"K", 2048}}, {}, 1, 1, true, Fusion::careful}, {});
+  ASSERT_EQ(first.candidate.infeasible, "");
+  std::vector<std::string> blocks;
+  for (const Step& step : first.candidate.steps) {
+    if (step.name == "gpu_threads") blocks.push_back(step.args.at(0).get<std::string>());
   }
+  EXPECT_THAT(blocks, ElementsAre("left.i", "right.j"));
 }
 
 /// Guesses with work tiles in turn fit and keep nothing in local memory; where blocks would have one work tile each there are none.

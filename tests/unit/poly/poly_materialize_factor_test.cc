@@ -1,5 +1,6 @@
 // Rule materialize_factor: what is computed anew for each column is computed once.
 #include "poly/algebra/all_rules.h"
+#include "poly/isl/isl_tools.h"
 #include "poly/nest/nest_json.h"
 #include "support/nests/sample_nests.h"
 
@@ -71,6 +72,21 @@ TEST(MaterializeFactor, OnlyFactorsOfMatrixProductsMatch) {
   EXPECT_EQ(matches(computed), 0U) << "many temporaries";
   // A weight that changes along the columns as well is no operand of a product of matrices.
   EXPECT_EQ(matches(weighted(squared() * ScalarExpr::cast(ElementType::f32, read(1, ElementType::f16)))), 0U);
+}
+
+/// Values of rows or columns are computed before in any case, so that a factor of f32 may be made of them, beside inputs.
+TEST(MaterializeFactor, FactorsBesideTensorsOfF32AreMadeOfInputsAndOfValuesOfRows) {
+  const auto matches = [](const ScalarExpr& weight, const std::string& row) {
+    Nest nest = weighted(weight, "", ElementType::f32);
+    nest.tensors.push_back({"r", ElementType::f32, TensorRole::temporary, {nest.tensor("v").shape[0]}});
+    Statement& sum = nest.statements.back();
+    sum.reads.push_back({"r", parse_map("[Q, K, D] -> { sum[i, d, j] -> r[" + row + "] }", "test")});
+    return rule("materialize_factor").find(nest).size();
+  };
+  EXPECT_EQ(matches(read(0) * read(2), "j"), 1U);
+  EXPECT_EQ(matches(read(0) * read(2), "i"), 1U);
+  EXPECT_EQ(matches(read(0) * read(2), "i + j"), 0U) << "as many as there are elements of the factor";
+  EXPECT_EQ(matches(read(2) * read(2), "j"), 0U) << "no input";
 }
 
 }  // namespace

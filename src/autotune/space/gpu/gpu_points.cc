@@ -326,6 +326,34 @@ void add_product_values(const GpuPointSource& source, const RuleChoice& choice, 
   }
 }
 
+/// Products on plain lanes with few results and long sums: parts of these keep all units busy, and others along the same dims have parts, too.
+void add_parts_of_products(const GpuPointSource& source, const RuleChoice& choice, std::vector<NamedValues>& points) {
+  constexpr std::int64_t kTile = 64, kLongestPart = 2048, kRounds = 2;
+  const RuleVariant& whole = source.variants.at(choice);
+  const FusionGroup& group = source.variants.heaviest(whole, Fusion::none);
+  const LoopGroup& heavy = whole.structure.loop_groups[static_cast<std::size_t>(group.heaviest)];
+  if (!multiplies(source.variants.nest(whole), whole.structure, {group.heaviest})) return;
+  std::int64_t tiles = 1;
+  for (std::size_t k = 0; k < heavy.extents.size(); ++k) tiles *= heavy.reduced[k] ? 1 : ceil_div(heavy.extents[k], kTile);
+  for (const int split : source.split_axes) {
+    const int position = heavy.position_of(split);
+    if (choice.rules != source.usual_rules || position < 0 || !heavy.reduced[static_cast<std::size_t>(position)]) continue;
+    const std::int64_t extent = heavy.extents[static_cast<std::size_t>(position)];
+    if (tiles * kRounds > source.limits.units || extent < kLongestPart * 2) continue;
+    for (const std::int64_t rounds : {kRounds, std::int64_t{1}, 2 * kRounds}) {
+      const RuleChoice cut{choice.rules, split, ceil_div(rounds * source.limits.units, tiles)};
+      const RuleVariant& variant = source.variants.at(cut);
+      for (const Fusion fusion : {Fusion::alike, Fusion::none}) {
+        const FusionGroup& parts = source.variants.heaviest(variant, fusion);
+        std::vector<NamedValues> tiles =
+            likely_product_tiles(source.variants.nest(variant), variant.structure, parts, source.limits);
+        for (NamedValues& values : tiles) points.push_back(completed(source, cut, fusion, std::move(values)));
+        if (!tiles.empty()) break;
+      }
+    }
+  }
+}
+
 /// How many parts keep in the first cache what a block of `columns` columns reads of an input, where the group's sums read it again. 0: they
 /// read none twice.
 std::int64_t parts_to_read_again(const RuleVariant& variant, const Nest& nest, const FusionGroup& group, std::int64_t columns) {
@@ -727,6 +755,7 @@ std::vector<NamedValues> likely_gpu_values(const GpuPointSource& source) {
   if (steps) add_distributed(source, simple, points);
   const bool solves = solves_systems(source, simple);
   if (solves) add_recurrences(source, simple, true, points);
+  add_parts_of_products(source, simple, points);
   add_product_values(source, simple, points);
   RuleChoice without_tiles = simple;
   const bool recomputes = std::find(source.rules.begin(), source.rules.end(), kRecomputingRule) != source.rules.end();

@@ -612,9 +612,9 @@ std::optional<TensorAxes> found_axes(const Nest& nest, const NestStructure& stru
 
 namespace {
 
-/// Has a product other values of one of these axes at some rows than at others, as under a mask?
+/// Has a product other values of one of these axes at some rows than at others, as under a mask? `bounds`: other first or last ones.
 bool has_cut_tiles(const Nest& nest, const NestStructure& structure, const FusionGroup& group, int row_axis,
-                   const std::vector<int>& along) {
+                   const std::vector<int>& along, bool bounds) {
   const isl::set sizes = full_context(nest);
   return std::any_of(group.loop_groups.begin(), group.loop_groups.end(), [&](int u) {
     const LoopGroup& loop_group = structure.loop_groups[static_cast<std::size_t>(u)];
@@ -622,7 +622,8 @@ bool has_cut_tiles(const Nest& nest, const NestStructure& structure, const Fusio
     return std::any_of(loop_group.statements.begin(), loop_group.statements.end(), [&](const std::string& name) {
       const Statement& statement = nest.statement(name);
       if (row < 0 || !multiplies_matrices(statement)) return false;
-      const isl::set points = statement.domain.intersect_params(sizes);
+      isl::set points = statement.domain.intersect_params(sizes);
+      if (bounds) points = isl::manage(isl_set_from_basic_set(isl_set_simple_hull(points.release())));
       return std::any_of(loop_group.axes.begin(), loop_group.axes.end(), [&](int axis) {
         const int other = loop_group.position_of(axis);
         return has(along, axis) && other != row && !is_box(points, row, other);
@@ -638,8 +639,8 @@ std::optional<TensorAxes> tensor_axes(const Nest& nest, const NestStructure& str
   if (axes && (has_more_dims(nest, structure, group, *axes) || reads_other_rows(nest, structure, group, axes->row)))
     return std::nullopt;
   if (axes && axes->column >= 0) {
-    axes->cut_columns = has_cut_tiles(nest, structure, group, axes->row, {axes->column});
-    axes->cut_tiles = axes->cut_columns || has_cut_tiles(nest, structure, group, axes->row, {axes->reduction_axis});
+    axes->cut_columns = has_cut_tiles(nest, structure, group, axes->row, {axes->column}, true);
+    axes->cut_tiles = has_cut_tiles(nest, structure, group, axes->row, {axes->column, axes->reduction_axis}, false);
   }
   return axes;
 }

@@ -47,6 +47,32 @@ bool outlives_stream(RuleVariants& variants, const RuleVariant& variant, const F
   return outlives;
 }
 
+/// Does a kernel beside the heaviest compute tensors that have nothing in common but loops along the rows of both? Its blocks would go through rows
+/// in strides.
+bool goes_in_strides(RuleVariants& variants, const RuleVariant& variant, Fusion fusion) {
+  const Nest& nest = variants.nest(variant);
+  const FusionGroup& heaviest = variants.heaviest(variant, fusion);
+  const std::vector<FusionGroup>& groups = variants.fusion_groups(variant, fusion);
+  return std::any_of(groups.begin(), groups.end(), [&](const FusionGroup& group) {
+    std::vector<std::set<std::string>>
+        strided;  // tensors that its loop groups touch, of those whose outermost loop is not common
+    for (const int u : &group == &heaviest || group.axes.empty() ? std::vector<int>{} : group.loop_groups) {
+      const LoopGroup& member = variant.structure.loop_groups[static_cast<std::size_t>(u)];
+      if (std::find(group.axes.begin(), group.axes.end(), member.axes.front()) != group.axes.end()) continue;
+      std::set<std::string>& tensors = strided.emplace_back();
+      for (const std::string& name : member.statements) {
+        const Statement& statement = nest.statement(name);
+        tensors.insert(statement.write.tensor);
+        for (const Access& read : statement.reads) tensors.insert(read.tensor);
+      }
+    }
+    const auto apart = [](const std::set<std::string>& a, const std::set<std::string>& b) {
+      return std::none_of(a.begin(), a.end(), [&](const std::string& tensor) { return b.contains(tensor); });
+    };
+    return strided.size() > 1 && apart(strided.front(), strided.back());
+  });
+}
+
 /// Do sums of products start in another kernel, so that tiles would have to be read first?
 bool starts_apart(const Nest& nest, const NestStructure& structure, const FusionGroup& group) {
   std::set<std::string> own;
@@ -268,6 +294,10 @@ Fusion fusion_for_tensor_cores(RuleVariants& variants, const RuleVariant& varian
     const auto groups = [&](Fusion each) { return variants.fusion_groups(variant, each).size(); };
     if (fusion == Fusion::rows && groups(Fusion::rows) >= groups(Fusion::alike)) continue;
     if (!has_place(variants, variant, fusion, limits)) continue;
+    if (fusion == Fusion::maximal && goes_in_strides(variants, variant, fusion) &&
+        has_place(variants, variant, Fusion::careful, limits) &&
+        points_on_lanes(variants, variant, Fusion::careful, limits) <= points_on_lanes(variants, variant, fusion, limits))
+      return Fusion::careful;
     // Parts of operands are made along the rows of each, not together.
     const auto& axes = tensor_axes_of(variants, variant, variants.heaviest(variant, fusion), limits.sm);
     const bool alone = fusion == Fusion::maximal && axes->chunk_axis >= 0;

@@ -122,8 +122,9 @@ std::vector<NamedValues> choices_of_sums(const TensorAxes& axes, const GpuLimits
   const std::int64_t all_rows = axes.row_extent * axes.pack_extent;
   // All terms at once where a block has a loop over columns.
   const int depth = !pairs ? 32 : !axes.cut_columns || axes.inner <= 64 ? 64 : axes.inner <= 128 ? 128 : 256;
+  const bool loops = axes.cut_columns && depth > 64;  // waves are none of blocks of columns
   if (pairs && (all_rows <= nvptx::kWarpgroupRows || most_blocks < limits.units)) choices = choices_of_few_results(axes, limits);
-  if (pairs && all_rows > nvptx::kWarpgroupRows && !axes.cut_columns) {
+  if (pairs && all_rows > nvptx::kWarpgroupRows && !loops) {
     for (TensorChoice choice : choices_in_few_waves(axes, limits)) {
       for (const int raster_group : {8, 1}) {
         choice.grid.raster_group = raster_group;
@@ -151,7 +152,7 @@ std::vector<NamedValues> choices_of_sums(const TensorAxes& axes, const GpuLimits
     if (pairs && !idle) stays = shape.in_turn ? std::vector<bool>{true} : std::vector<bool>{true, false};
     for (const bool persistent : stays) {
       for (const int together : pairs && !idle ? std::vector<int>{2, 1} : std::vector<int>{1}) {
-        for (const int raster_group : idle || axes.cut_columns ? std::vector<int>{1} : std::vector<int>{8, 1}) {
+        for (const int raster_group : idle || loops ? std::vector<int>{1} : std::vector<int>{8, 1}) {
           choice.grid.persistent = persistent;
           choice.grid.cluster = together;
           choice.grid.raster_group = raster_group;

@@ -244,9 +244,7 @@ class GroupFinder {
     }
     if (fusion_ == Fusion::rows && keeps_rows(first, next, after)) return true;
     if (alike_ && group_of(next, next + 1).axes.size() != after.size()) return false;
-    // Nor do rows of two tensors that share the loop along their rows alone.
-    const bool strides = fusion_ == Fusion::careful || (fusion_ != Fusion::rows && !shares_tensor(first, next));
-    if (strides && reads_table(first, next, after)) return false;
+    if (fusion_ == Fusion::careful && reads_table(first, next, after)) return false;
     return !after.empty() && (fusion_ == Fusion::maximal || after.size() == before.size());
   }
 

@@ -1,6 +1,7 @@
 // Rule "materialize_factor": a factor of a sum of products that is computed anew for each column gets a temporary of its own.
 //
-// Pattern    r_e += f(p) t_q, where t is a 16-bit tensor (f32: then f is made of inputs alone), and f an expression that does not change along some dims of e that q follows,
+// Pattern    r_e += f(p) t_q, where t is a 16-bit tensor (f32: then f is made of inputs, and of
+//            temporaries along fewer dims), and f an expression that does not change along some dims of e that q follows,
 //            and changes along others that q does not (sum_j sigmoid(s_ij) v_jd).
 // Rewrite    f'_p = f(p), in f32, over the dims along which f changes, before the sum; r_e += f'_p t_q.
 // Conditions the sum is alone in its loops, and f does not read it; dims of f' have no negative values; both change along a reduced dim.
@@ -37,14 +38,24 @@ bool is_element(const ScalarExpr& expr) {
   return bare.op() == ScalarOp::read && is_float(bare.type());
 }
 
-bool reads_inputs_alone(const Nest& nest, const Statement& statement, const ScalarExpr& value) {
-  bool inputs = true;
+/// Does the value read inputs, and beside them only temporaries that change along fewer dims than all of it, as weights of rows do? Such are
+/// computed before in any case.
+bool reads_inputs_and_few(const Nest& nest, const Statement& statement, const ScalarExpr& value) {
+  const auto dims = [&](const ScalarExpr& part) {
+    int count = 0;
+    for (int dim = 0; dim < static_cast<int>(statement.dims.size()); ++dim) count += varies_along(statement, part, dim) ? 1 : 0;
+    return count;
+  };
+  const int all = dims(value);
+  bool few = true, inputs = false;
   value.visit([&](const ScalarExpr& expr) {
     if (expr.op() != ScalarOp::read) return;
     const std::string& tensor = statement.reads[static_cast<std::size_t>(expr.ordinal())].tensor;
-    inputs = inputs && nest.tensor(tensor).role == TensorRole::input;
+    const bool is_input = nest.tensor(tensor).role == TensorRole::input;
+    inputs = inputs || is_input;
+    few = few && (is_input || dims(expr) < all);
   });
-  return inputs;
+  return few && inputs;
 }
 
 /// Does `a` change along one of the dims, and `b` not?
@@ -67,9 +78,11 @@ std::optional<Split> split_of(const Nest& nest, const Statement& statement, std:
   Split split{first ? std::size_t{1} : std::size_t{0}, {}};
   const ScalarExpr &computed = args[split.factor], &element = args[1 - split.factor];
   if (computed.type() != ElementType::f32) return std::nullopt;
-  why = "its factor is made of temporaries, which may be many: those of f32 tensors are made of inputs alone";
+  why =
+      "its factor is made of temporaries, which may be many: those of f32 tensors are made of inputs, and of values of rows or "
+      "columns";
   const bool half = is_half(strip_exact_casts(element).type());
-  if (!half && !reads_inputs_alone(nest, statement, computed)) return std::nullopt;
+  if (!half && !reads_inputs_and_few(nest, statement, computed)) return std::nullopt;
   why = "its factor reads what the sum has so far";
   if (reads_tensor(statement, computed, statement.write.tensor)) return std::nullopt;
   std::vector<int> written, reduced = reduced_dims(statement);
