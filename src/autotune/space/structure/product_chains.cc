@@ -30,13 +30,29 @@ struct Member {
   int loop_group = -1;
   std::vector<Product> products;
   std::set<std::string> read, written;
+  std::set<std::string> elsewhere;  ///< read at an index that is made of its dims, but follows none, as a quotient
 };
+
+bool is_elsewhere(const Access& read) {
+  const std::vector<std::optional<int>> followed = equal_dims(read);
+  const std::vector<isl::pw_aff> indices = functions_of(read.relation);
+  for (std::size_t p = 0; p < indices.size(); ++p) {
+    const auto dims = static_cast<unsigned>(isl_pw_aff_dim(indices[p].get(), isl_dim_in));
+    if (!followed[p] && isl_pw_aff_involves_dims(indices[p].get(), isl_dim_in, 0, dims) == isl_bool_true) return true;
+  }
+  return false;
+}
 
 class Stages {
  public:
   Stages(const Nest& nest, const NestStructure& structure, const std::vector<int>& loop_groups)
       : nest_(nest), structure_(structure) {
-    for (const int u : loop_groups) members_.push_back(member(u));
+    std::set<std::string> made;
+    for (const int u : loop_groups) {
+      members_.push_back(member(u));
+      made.insert(members_.back().written.begin(), members_.back().written.end());
+    }
+    for (Member& member : members_) find_elsewhere(member, made);
   }
 
   std::vector<ProductStage> cut() {
@@ -69,6 +85,15 @@ class Stages {
       result.products.push_back(std::move(found));
     }
     return result;
+  }
+
+  /// Once for all chains that are tried: isl takes its time.
+  void find_elsewhere(Member& member, const std::set<std::string>& made) const {
+    for (const std::string& name : structure_.loop_groups[static_cast<std::size_t>(member.loop_group)].statements) {
+      for (const Access& read : nest_.statement(name).reads) {
+        if (made.contains(read.tensor) && is_elsewhere(read)) member.elsewhere.insert(read.tensor);
+      }
+    }
   }
 
   std::vector<int> loop_groups(std::size_t first, std::size_t last) const {
@@ -107,29 +132,15 @@ class Stages {
     return streamed.size() == 1 && !rows.empty() && std::all_of(of_all->begin(), of_all->end(), is_common);
   }
 
-  /// Does a member read what another one makes at an index that is made of its dims, but follows none, as a quotient? Tiles are read at their
-  /// own places.
+  /// Does a member read what another one makes elsewhere? Tiles are read at their own places.
   bool reads_elsewhere(std::size_t first, std::size_t last) const {
     std::set<std::string> made;
     for (std::size_t k = first; k < last; ++k) made.insert(members_[k].written.begin(), members_[k].written.end());
-    const auto is_elsewhere = [&](const Access& read) {
-      const std::vector<std::optional<int>> followed = equal_dims(read);
-      const std::vector<isl::pw_aff> indices = functions_of(read.relation);
-      for (std::size_t p = 0; p < indices.size(); ++p) {
-        const auto dims = static_cast<unsigned>(isl_pw_aff_dim(indices[p].get(), isl_dim_in));
-        if (!followed[p] && isl_pw_aff_involves_dims(indices[p].get(), isl_dim_in, 0, dims) == isl_bool_true) return true;
-      }
-      return false;
-    };
-    for (std::size_t k = first; k < last; ++k) {
-      for (const std::string& name : structure_.loop_groups[static_cast<std::size_t>(members_[k].loop_group)].statements) {
-        const std::vector<Access>& reads = nest_.statement(name).reads;
-        if (std::any_of(reads.begin(), reads.end(),
-                        [&](const Access& read) { return made.contains(read.tensor) && is_elsewhere(read); }))
-          return true;
-      }
-    }
-    return false;
+    return std::any_of(members_.begin() + static_cast<std::ptrdiff_t>(first),
+                       members_.begin() + static_cast<std::ptrdiff_t>(last), [&](const Member& member) {
+                         return std::any_of(member.elsewhere.begin(), member.elsewhere.end(),
+                                            [&](const std::string& tensor) { return made.contains(tensor); });
+                       });
   }
 
   /// Elements of temporaries that only the members touch.
