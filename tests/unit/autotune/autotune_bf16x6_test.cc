@@ -62,7 +62,7 @@ TEST(Bf16x6Space, RowsAreTheOuterOnesOfTheResult) {
   Guesses guesses(nest, {});
   const auto is_oblong = [&](std::size_t k) {  // such tiles do not fit turned
     const NamedValues values = guesses.values(k);
-    return guesses.in_parts(k) && value_or(values, "ping_pong_tiles", 0) == 0 &&
+    return guesses.in_parts(k) &&
            value_or(values, "columns", 0) != 64 * value_or(values, "warpgroups", 0) * value_or(values, "row_tiles", 1);
   };
   std::size_t k = 0;
