@@ -46,6 +46,31 @@ TEST(Bf16x6Space, FirstGuessesHaveProductsOfParts) {
   EXPECT_LT(on_lanes, guesses.points.size()) << "plain lanes are tried, too";
 }
 
+/// Rows of tiles are the outer ones of the result, whichever operand they come from: parts have an index of their own behind those.
+TEST(Bf16x6Space, RowsAreTheOuterOnesOfTheResult) {
+  const std::string pair = "0 <= b < B and 0 <= j < N and 0 <= i < M";
+  const Nest nest = NestBuilder("turned", {{"B", 256}, {"M", 181}, {"N", 256}, {"K", 360}})
+                        .tensor("x", TensorRole::input, {"B", "M", "K"})
+                        .tensor("y", TensorRole::input, {"N", "K"})
+                        .tensor("sums", TensorRole::temporary, {"B", "N", "M"})
+                        .tensor("out", TensorRole::output, {"B", "N", "M"})
+                        .statement("init[b, j, i] : " + pair, "sums[b, j, i]", {}, number(0))
+                        .statement("sum[b, j, i, k] : " + pair + " and 0 <= k < K", "sums[b, j, i]", {"x[b, i, k]", "y[j, k]"},
+                                   read(0) * read(1), ReductionOp::add)
+                        .statement("out[b, j, i] : " + pair, "out[b, j, i]", {"sums[b, j, i]"}, read(0))
+                        .build();
+  Guesses guesses(nest, {});
+  const auto is_oblong = [&](std::size_t k) {  // such tiles do not fit turned
+    const NamedValues values = guesses.values(k);
+    return guesses.in_parts(k) &&
+           value_or(values, "columns", 0) != 64 * value_or(values, "warpgroups", 0) * value_or(values, "row_tiles", 1);
+  };
+  std::size_t k = 0;
+  while (k < guesses.points.size() && !is_oblong(k)) ++k;
+  ASSERT_LT(k, guesses.points.size());
+  EXPECT_EQ(guesses.wrong(guesses.points.at(k), {{"B", 2}, {"M", 70}, {"N", 133}, {"K", 75}}), "");
+}
+
 /// A function after the product is that of f32: no hardware's tanh, no polynomials.
 TEST(Bf16x6Space, FunctionsAreThoseOfF32) {
   for (const ScalarOp function : {ScalarOp::tanh, ScalarOp::exp}) {

@@ -59,6 +59,11 @@ TEST(TappedConvolutions, OtherFiltersMapsAndStridesShareTheKernel) {
   check_guesses({{.stride = 2}, {.size = 1, .map = "y"}}, 1);
 }
 
+/// Terms in several tiles: a loop over them for each filter, as its taps are others.
+TEST(TappedConvolutions, FiltersOfOtherSizesShareTheKernelWhereChannelsAreMoreThanATile) {
+  check_guesses({{.size = 3, .channels = "P"}, {.size = 1, .channels = "P"}}, 1);
+}
+
 TEST(TappedConvolutions, ResultsSideBySideShareTheKernel) { check_guesses({{.size = 1}, {.size = 3}, {.apart = 2}}, 1, false); }
 
 /// A shortcut beside a convolution of every other place: the rows of both are those of places, not of maps.

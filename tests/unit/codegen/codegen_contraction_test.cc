@@ -95,13 +95,19 @@ TEST(Contraction, stands_in_ops_of_its_kind_alone) {
 }
 
 TEST(Contraction, gives_a_product_its_operands) {
-  const std::vector<Buffer> buffers(3);
-  const auto form = [&](TileOp op) { return nvptx::product_form(op, buffers); };
+  const auto form = [&](const TileOp& op) { return nvptx::product_form(op); };
   const TileOp op = sum_over_k(times(single(1), single(0)));
   ASSERT_TRUE(form(op));
   EXPECT_EQ(op.reads[static_cast<std::size_t>(form(op)->a)].buffer, 0) << "rows are those of the first operand";
   EXPECT_EQ(op.reads[static_cast<std::size_t>(form(op)->b)].buffer, 1);
   EXPECT_FALSE(form(sum_over_k(times(f32(2), times(single(0), single(1)))))) << "a register block adds up products as they are";
+  TileOp turned = op;  // c[j, i], and c[j, i, 0] as parts have it: rows are the outer ones of the result
+  for (const auto& index : {std::vector<IntExpr>{var("j"), var("i")}, std::vector<IntExpr>{var("j"), var("i"), IntExpr(0)}}) {
+    turned.write.index = index;
+    ASSERT_TRUE(form(turned));
+    EXPECT_EQ(std::pair(form(turned)->row, form(turned)->column), std::pair(1, 0));
+    EXPECT_EQ(turned.reads[static_cast<std::size_t>(form(turned)->a)].buffer, 1);
+  }
 }
 
 }  // namespace

@@ -436,10 +436,27 @@ std::int64_t work_tiles_of(const RuleVariant& variant, const FusionGroup& group,
   return tiles;
 }
 
+/// Are there products of matrices whose operands do not both lie along the columns? Of such as do, tiles would read a line of memory for each element.
+bool multiplies_across(const Nest& nest, const RuleVariant& variant, int columns) {
+  return std::any_of(
+      variant.structure.loop_groups.begin(), variant.structure.loop_groups.end(), [&](const LoopGroup& loop_group) {
+        return std::any_of(loop_group.statements.begin(), loop_group.statements.end(), [&](const std::string& name) {
+          const Statement& statement = nest.statement(name);
+          const auto lies_along = [&](const Access& access) {
+            const std::vector<int> axes = followed_axes(loop_group, access);
+            return !axes.empty() && axes.back() == columns;
+          };
+          return multiplies_matrices(statement) && !std::all_of(statement.reads.begin(), statement.reads.end(), lies_along);
+        });
+      });
+}
+
+/// Sums across memory: where they are most of the work, where they are not, or where they are products for each place along it.
+enum class ColumnSums : std::uint8_t { heaviest, lighter, products };
+
 /// Sums across memory (statistics of channels that lie last), each statement in kernels of its own: whole, then in parts so that few
-/// columns keep all units busy. Parts whose sums read the same points again are short enough for the first cache at first. `heaviest`: where
-/// they are most of the work; else where they are not.
-void add_column_values(const GpuPointSource& source, const std::set<std::string>& rules, bool heaviest,
+/// columns keep all units busy. Parts whose sums read the same points again are short enough for the first cache at first.
+void add_column_values(const GpuPointSource& source, const std::set<std::string>& rules, ColumnSums kind,
                        std::vector<NamedValues>& points) {
   constexpr std::int64_t kColumns = 64, kRounds = 4;
   const RuleVariant& whole = source.variants.at({rules});
@@ -447,8 +464,13 @@ void add_column_values(const GpuPointSource& source, const std::set<std::string>
   const auto axis_of = [&](const FusionGroup& group) { return axis_of_column_sums(nest, whole.structure, group); };
   const FusionGroup* sums =
       heaviest_of(source.variants, whole, Fusion::none, [&](const FusionGroup& group) { return axis_of(group) >= 0; });
-  if (sums == nullptr || multiplies(nest)) return;
-  if ((sums == &source.variants.heaviest(whole, Fusion::none)) != heaviest) return;
+  if (sums == nullptr || multiplies_across(nest, whole, axis_of(*sums))) return;
+  const FusionGroup& largest = source.variants.heaviest(whole, Fusion::none);
+  if (kind == ColumnSums::products) {
+    if (heaviest_points(whole, *sums) < heaviest_points(whole, largest) || !repeats_operands(nest, whole, *sums)) return;
+  } else if ((sums == &largest) != (kind == ColumnSums::heaviest)) {
+    return;
+  }
   const Axis& columns = whole.structure.axes[static_cast<std::size_t>(axis_of(*sums))];
   const auto group_along = [&](const RuleVariant& variant, Fusion fusion) {
     return heaviest_of(source.variants, variant, fusion, [&](const FusionGroup& group) {
@@ -607,17 +629,26 @@ void add_recurrences(const GpuPointSource& source, const RuleChoice& choice, boo
   for (const Fusion fusion : {Fusion::maximal, Fusion::careful, Fusion::none}) add(fusion, {128, 32, 256});
 }
 
-/// A recurrence whose statements have loops of their own in each step, and the independent axes around these.
+/// A recurrence whose statements have loops of their own in each step, or one of a single statement, and the independent axes around these.
 struct DistributedGroup {
   const FusionGroup* group = nullptr;
   std::vector<int> independent = {};
 };
 
+/// Are the points of a step independent, while those of the next one need others than their own?
+bool has_steps_of_points(const FusionGroup& group) {
+  const std::vector<int> serial = serial_axes(group);
+  return !serial.empty() && serial.size() < group.axes.size() && serial.front() == group.axes.front() &&
+         std::none_of(group.forms.begin(), group.forms.end(), is_inside);
+}
+
 DistributedGroup heaviest_distributed(RuleVariants& variants, const RuleVariant& variant, Fusion fusion) {
-  const FusionGroup* group = heaviest_of(
-      variants, variant, fusion, [&](const FusionGroup& each) { return distributed_form(variants, variant, each).has_value(); });
+  const FusionGroup* group = heaviest_of(variants, variant, fusion, [&](const FusionGroup& each) {
+    return distributed_form(variants, variant, each).has_value() || has_steps_of_points(each);
+  });
   if (group == nullptr) return {};
-  return {group, independent_axes(*group, *distributed_form(variants, variant, *group))};
+  const std::optional<GroupForm>& form = distributed_form(variants, variant, *group);
+  return {group, form ? independent_axes(*group, *form) : std::vector<int>{}};
 }
 
 /// A block goes through the steps of a sequence; each step of all sequences has a launch for each statement, or one kernel of tiles along the
@@ -755,7 +786,15 @@ std::vector<NamedValues> likely_gpu_values(const GpuPointSource& source) {
   if (steps) add_distributed(source, simple, points);
   const bool solves = solves_systems(source, simple);
   if (solves) add_recurrences(source, simple, true, points);
+<<<<<<< HEAD
   add_parts_of_products(source, simple, points);
+=======
+  // Products for each place along memory, whose factors that rule would copy across it, and whose tiles would read across it.
+  RuleChoice whole_factors = simple;
+  const bool stores_factors = whole_factors.rules.erase(kFactorRule) > 0;
+  if (stores_factors || multiplies(source.variants.nest(source.variants.at(simple))))
+    add_column_values(source, whole_factors.rules, ColumnSums::products, points);
+>>>>>>> mB
   add_product_values(source, simple, points);
   RuleChoice without_tiles = simple;
   const bool recomputes = std::find(source.rules.begin(), source.rules.end(), kRecomputingRule) != source.rules.end();
@@ -769,7 +808,7 @@ std::vector<NamedValues> likely_gpu_values(const GpuPointSource& source) {
   if (recomputes) add_few_results(source, simple.rules, points);
   if (simple.rules != source.usual_rules) add_few_results(source, source.usual_rules, points);
   add_strips(source, simple.rules, points);
-  add_column_values(source, simple.rules, true, points);
+  add_column_values(source, simple.rules, ColumnSums::heaviest, points);
   add_short_runs(source, simple.rules, points);
   add_prefixes(source, simple, points);
   if (!solves) add_recurrences(source, simple, false, points);
@@ -780,7 +819,7 @@ std::vector<NamedValues> likely_gpu_values(const GpuPointSource& source) {
   add_short_rows(source, simple, points);
   if (!solves) add_row_values(source, simple, points);
   if (simple.rules != source.usual_rules) add_row_values(source, {source.usual_rules}, points);
-  add_column_values(source, simple.rules, false, points);
+  add_column_values(source, simple.rules, ColumnSums::lighter, points);
   // At last what is right for any nest: each statement in kernels of its own, in a shape that suits it.
   points.push_back(completed(source, simple, Fusion::none, {{"threads", 256}, {"cluster", 1}}));
   return points;

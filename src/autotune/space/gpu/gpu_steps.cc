@@ -203,10 +203,33 @@ std::int64_t rows_in_cluster(const GpuGroup& part) {
   return most;
 }
 
+/// Indices (tensor, place) at which the group's statements reach other iterations of a serial loop than their own, as a recurrence does: a
+/// block keeps what all of them have.
+std::set<std::pair<std::string, std::size_t>> kept_steps(const GpuGroup& part) {
+  const std::vector<int> serial = serial_axes(part.group);
+  std::set<std::pair<std::string, std::size_t>> kept;
+  const auto note = [&](const LoopGroup& loop_group, const Access& access) {
+    const auto followed = followed_dims(access);
+    const std::vector<bool> shifted = shifted_indices(access);
+    for (std::size_t k = 0; k < followed.size(); ++k) {
+      if (!shifted[k] || static_cast<std::size_t>(*followed[k]) >= loop_group.axes.size()) continue;
+      const int axis = loop_group.axes[static_cast<std::size_t>(*followed[k])];
+      if (std::find(serial.begin(), serial.end(), axis) != serial.end()) kept.emplace(access.tensor, k);
+    }
+  };
+  if (serial.empty()) return kept;
+  for_each_statement(part, [&](const LoopGroup& loop_group, const Statement& statement) {
+    note(loop_group, statement.write);
+    for (const Access& read : statement.reads) note(loop_group, read);
+  });
+  return kept;
+}
+
 /// A temporary of which a block would keep as many elements as a size says that it does not know; empty: there is none.
 std::string unbounded_temporary(const GpuGroup& part) {
   if (part.group.loop_groups.size() < 2 || part.plan.order.empty()) return "";
   std::string unbounded;
+  const std::set<std::pair<std::string, std::size_t>> steps = kept_steps(part);
   for_each_statement(part, [&](const LoopGroup& loop_group, const Statement& statement) {
     const Tensor& tensor = part.nest.tensor(statement.write.tensor);
     if (tensor.role != TensorRole::temporary || read_elsewhere(part, tensor.name)) return;
@@ -214,8 +237,9 @@ std::string unbounded_temporary(const GpuGroup& part) {
     for (std::size_t k = 0; k < followed.size(); ++k) {
       const bool known = followed[k] && static_cast<std::size_t>(*followed[k]) < loop_group.axes.size();
       const int axis = known ? loop_group.axes[static_cast<std::size_t>(*followed[k])] : -1;
-      const bool cut = known && (is_of_work_tile(part, axis) || axis == part.plan.reduction_axis ||
-                                 (part.group.part && axis == part.group.part->axis));
+      const bool cut =
+          known && !steps.contains({tensor.name, k}) &&
+          (is_of_work_tile(part, axis) || axis == part.plan.reduction_axis || (part.group.part && axis == part.group.part->axis));
       if (!cut && !has_one_value(part.nest, tensor.shape[k])) unbounded = tensor.name;
     }
   });
@@ -300,15 +324,22 @@ std::string gpu_infeasible(const GpuGroup& part, const GpuChoice& choice, const 
     if (held > tile_registers(choice.grid.threads))
       return fmt::format("{} values of a thread do not fit its registers, beside copies of what comes next", held);
   }
+  const double points = points_of_block(part);
+  // A step of a recurrence is over when its last thread is.
+  const double fewest = serial_axes(part.group).empty() ? kFewestPoints : 1;
+  if (threads > 32 && points < fewest * static_cast<double>(threads))
+    return fmt::format("{:.0f} points for {} threads", points, threads);
+  return {};
+}
+
+double points_of_block(const GpuGroup& part) {
   double points = points_per_work_tile(part.structure, part.group);
   for (const int axis : part.group.axes) {
     const auto tile = part.plan.tile.find(axis);
     const std::int64_t whole = part.structure.axes[static_cast<std::size_t>(axis)].extent;
     points *= static_cast<double>(tile == part.plan.tile.end() ? whole : tile->second);
   }
-  if (threads > 32 && points < kFewestPoints * static_cast<double>(threads))
-    return fmt::format("{:.0f} points for {} threads", points, threads);
-  return {};
+  return points;
 }
 
 double points_per_work_tile(const NestStructure& structure, const FusionGroup& group) {

@@ -44,6 +44,9 @@ std::vector<Step> gpu_steps(const GpuGroup& part, const GroupSteps& shape, const
 /// Why the choice cannot run or would leave most threads idle, known without compiling; empty when neither is so.
 std::string gpu_infeasible(const GpuGroup& part, const GpuChoice& choice, const GpuLimits& limits);
 
+/// Points of the fusion group's largest loop group that a block has at once.
+double points_of_block(const GpuGroup& part);
+
 /// Points per iteration of the outer loops of the fusion group's largest loop group, when every tile is 1.
 double points_per_work_tile(const NestStructure& structure, const FusionGroup& group);
 

@@ -208,7 +208,7 @@ std::set<std::string> sizes_of_ragged_rows(const Nest& nest, const Sizes& sizes)
 /// Sizes in the extents of 16-bit inputs along what a sum over several dims reduces, if a factor of its terms can become an operand.
 std::set<std::string> sizes_of_computed_factors(const Nest& nest) {
   std::set<std::string> found;
-  for (const RuleMatch& match : rule("materialize_factor").find(nest)) {
+  for (const RuleMatch& match : rule(kFactorRule).find(nest)) {
     const Statement& statement = nest.statement(match.target.at(0));
     if (reduced_dims(statement) < 2) continue;
     for (const Access& read : statement.reads) {

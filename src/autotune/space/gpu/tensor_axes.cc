@@ -537,19 +537,26 @@ bool has_more_dims(const Nest& nest, const NestStructure& structure, const Fusio
 }
 
 /// Do statements read what the group makes at other rows than their own, as sums of all rows up to one's own that columns read, too? Other
-/// blocks have those.
-bool reads_other_rows(const Nest& nest, const NestStructure& structure, const FusionGroup& group, int row) {
+/// blocks have those. A statement of one row, as the start of a recurrence, or of one column has no place in a tile of many.
+bool reads_other_rows(const Nest& nest, const NestStructure& structure, const FusionGroup& group, const TensorAxes& tiled) {
   std::map<std::string, std::vector<int>> made;  // axes of indices
+  const auto has_one = [&](const LoopGroup& loop_group, int axis) {
+    const int position = axis < 0 ? -1 : loop_group.position_of(axis);
+    return position >= 0 && loop_group.extents[static_cast<std::size_t>(position)] == 1 &&
+           structure.axes[static_cast<std::size_t>(axis)].extent > 1;
+  };
   for (const int u : group.loop_groups) {
     const LoopGroup& loop_group = structure.loop_groups[static_cast<std::size_t>(u)];
+    const bool one = has_one(loop_group, tiled.row) || has_one(loop_group, tiled.column) || has_one(loop_group, tiled.pack);
     for (const std::string& name : loop_group.statements) {
       const Statement& statement = nest.statement(name);
       for (const Access& read : statement.reads) {
         const auto known = made.find(read.tensor);
         if (known == made.end()) continue;
+        if (one) return true;
         const std::vector<int> axes = followed_axes(loop_group, read);
         for (std::size_t k = 0; k < axes.size(); ++k) {
-          if (known->second[k] == row && axes[k] != row) return true;
+          if (known->second[k] == tiled.row && axes[k] != tiled.row) return true;
         }
       }
       made[statement.write.tensor] = followed_axes(loop_group, statement.write);
@@ -636,7 +643,9 @@ bool has_cut_tiles(const Nest& nest, const NestStructure& structure, const Fusio
 
 std::optional<TensorAxes> tensor_axes(const Nest& nest, const NestStructure& structure, const FusionGroup& group, int sm) {
   auto axes = found_axes(nest, structure, group, sm);
-  if (axes && (has_more_dims(nest, structure, group, *axes) || reads_other_rows(nest, structure, group, axes->row)))
+  // Steps of a recurrence take what those before them have left in memory, or in tiles at other places.
+  if (axes && group.parallel.size() == group.axes.size() && !serial_axes(group).empty()) return std::nullopt;
+  if (axes && (has_more_dims(nest, structure, group, *axes) || reads_other_rows(nest, structure, group, *axes)))
     return std::nullopt;
   if (axes && axes->column >= 0) {
     axes->cut_columns = has_cut_tiles(nest, structure, group, axes->row, {axes->column}, true);

@@ -89,7 +89,8 @@ std::string tensor_infeasible(const TensorAxes& axes, const TensorChoice& choice
   if (choice.grid.operand_halves != 0 && axes.wide_operands == 0) return "no operand is computed in f32, to have two halves";
   if (choice.grid.intra_warpgroup_overlap > 1 && !several_chains(axes))
     return "products can overlap chain by chain only where there are several chains of them";
-  if (choice.grid.ping_pong_tiles != 0 && axes.cut_tiles)
+  // Chunks are added up with a test of the tile's columns, which cuts the loop over them where the work tile says.
+  if (choice.grid.ping_pong_tiles != 0 && (axes.cut_tiles || axes.chunk_axis >= 0))
     return "warpgroups take work tiles in turn only where all have as many iterations";
   if (axes.cut_columns && (!axes.fixed_inner || choice.depth < axes.inner))
     return fmt::format("rows have different columns, over which their block has a loop: a tile of {} terms does not have all{}",

@@ -119,7 +119,9 @@ GroupPlan tensor_plan(const FusionGroup& group, const TensorAxes& axes, const Te
   const bool chunks = axes.chunk_axis >= 0;
   plan.reduction_axis = chunks ? axes.chunk_axis : one_tile ? -1 : axes.reduction_axis;
   plan.reduction_tile = chunks ? 1 : axes.column >= 0 ? choice.depth : choice.columns;
-  plan.sums_outside = axes.column >= 0 && axes.fixed_inner && axes.same_taps && !chunks;
+  // Products with other taps than each other have loops of their own, once after the other, where a loop over tiles of terms is left.
+  plan.sums_outside = axes.column >= 0 && axes.fixed_inner && !chunks && (axes.same_taps || axes.inner > choice.depth);
+  plan.sums_apart = plan.sums_outside && !axes.same_taps;
   if (axes.column >= 0 && !group.tile_is_part && !axes.whole_rows) plan.tile[axes.column] = choice.columns;
   return plan;
 }

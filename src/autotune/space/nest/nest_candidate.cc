@@ -27,6 +27,7 @@ constexpr std::int64_t kFewestColumns = 8;    ///< of f32: 32 bytes
 constexpr std::int64_t kRowsOfShortSums = 8;  ///< of which a block takes 128 columns
 constexpr int kCombiningThreads = 512;        ///< of a block that combines parts, each thread a few of them
 constexpr int kPrefixThreads = 128;           ///< of a block that keeps rows of running sums
+constexpr int kRecurringThreads = 64;         ///< of a block whose threads each go through all steps
 constexpr int kSummingThreads = 256;          ///< of a block that adds up a few parts of each of many sums
 
 Fusion fusion_of(const NamedValues& values) { return kFusions.at(static_cast<std::size_t>(value_or(values, "fusion", 0))); }
@@ -100,6 +101,11 @@ bool NestCandidate::parts_rows_from_sums() const {
 
 bool NestCandidate::multiplies(const FusionGroup& group) const {
   return nestor::multiplies(variants_.nest(chosen_), chosen_.structure, group.loop_groups);
+}
+
+/// Points of the group's largest loop group.
+double NestCandidate::points_of_all(const FusionGroup& group) const {
+  return chosen_.structure.loop_groups[static_cast<std::size_t>(group.heaviest)].points;
 }
 
 /// Is combining parts the largest of what the group does?
@@ -270,12 +276,26 @@ std::string NestCandidate::make_shape(const FusionGroup& group, GroupShape& shap
     if (infeasible().empty()) return "";
     shape = before;
   }
+  // Each thread goes through the steps for elements of its own.
+  const auto inside = std::find_if(group.forms.begin(), group.forms.end(),
+                                   [](const GroupForm& form) { return form.kind == GroupForm::Kind::inside; });
+  if (beside && !is_main(group) && on_tensor_cores() && inside != group.forms.end()) {
+    const GroupShape before = shape;
+    NamedValues values = values_of_recurrence(nest, chosen_.structure, group, *inside, kRecurringThreads);
+    values["form"] = inside - group.forms.begin();
+    shape = shape_of(group, std::move(values));
+    if (infeasible().empty()) return "";
+    shape = before;
+  }
   // Sums of fewer columns than a sector of memory has read the rest of it for nothing.
   const int columns = axis_of_column_sums(nest, chosen_.structure, group);
   const auto tile = shape.plan.tile.find(columns);
   const bool narrow = beside && tile != shape.plan.tile.end() && tile->second > 0 && tile->second < kFewestColumns &&
                       chosen_.structure.axes[static_cast<std::size_t>(columns)].extent >= kFewestColumns;
-  if (!narrow && (!beside || !on_tensor_cores())) {
+  // Tiles of the main group may be single points here, of which each would have a block.
+  const GpuGroup part{nest, chosen_.structure, group, shape.plan, facts_.sizes};
+  const bool idle = beside && !is_main(group) && points_of_block(part) < kWarp && points_of_all(group) >= kWarp;
+  if (!narrow && !idle && (!beside || !on_tensor_cores())) {
     std::string why = infeasible();
     if (why.empty() || !beside) return why;
   }

@@ -51,6 +51,7 @@ class NestCandidate {
     return main_->part && !is_main(group) && !multiplies(group) && !group.prepares &&
            (!main_->tile_is_part || mostly_combines(group));
   }
+  double points_of_all(const FusionGroup& group) const;
   bool mostly_combines(const FusionGroup& group) const;
   bool multiplies(const FusionGroup& group) const;
   RuleChoice rule_choice() const;

@@ -103,7 +103,7 @@ std::string products_on_lanes(const Nest& nest, const Sizes& sizes, const TunedK
   if (compute_capability(kernel.device) < kFirstTensorCores || has_tensor_cores(kernel.steps)) return "";
   if (std::none_of(nest.tensors.begin(), nest.tensors.end(), is_half)) return "";
   // A temporary for each factor that is computed within a sum of products.
-  const Nest apart = with_rule_everywhere("materialize_factor", nest);
+  const Nest apart = with_rule_everywhere(kFactorRule, nest);
   const Found found = largest_product(apart, sizes, kernel.device.units);
   if (found.statement == nullptr || found.least_ms < std::max(kShare * kernel.median_ms, kLeastMs)) return "";
   std::string why = why_no_place(apart, sizes, found, kernel.limits);

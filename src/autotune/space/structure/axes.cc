@@ -71,23 +71,47 @@ std::vector<std::optional<int>> followed_dims(const Access& access) {
   return result;
 }
 
-std::vector<std::optional<int>> equal_dims(const Access& access) {
-  std::vector<std::optional<int>> result = followed_dims(access);
+namespace {
+
+/// Calls `visit(k, function)` for each index k that is one affine function of the dims where it is defined.
+template <class F>
+void for_each_affine_index(const Access& access, const F& visit) {
   const std::vector<isl::pw_aff> indices = functions_of(access.relation);
   for (std::size_t k = 0; k < indices.size(); ++k) {
     isl_pw_aff* const index = isl_pw_aff_gist(indices[k].copy(), isl_pw_aff_domain(indices[k].copy()));
-    if (result[k] && isl_pw_aff_isa_aff(index) == isl_bool_true) {
+    if (isl_pw_aff_isa_aff(index) == isl_bool_true) {
       isl_aff* const affine = isl_pw_aff_as_aff(isl_pw_aff_copy(index));
-      for (int d = 0; d < isl_aff_dim(affine, isl_dim_div); ++d) {
-        isl_val* const factor = isl_aff_get_coefficient_val(affine, isl_dim_div, d);
-        if (isl_val_is_zero(factor) != isl_bool_true) result[k].reset();
-        isl_val_free(factor);
-      }
+      visit(k, affine);
       isl_aff_free(affine);
     }
     isl_pw_aff_free(index);
   }
+}
+
+bool is_zero(__isl_take isl_val* value) {
+  const bool zero = isl_val_is_zero(value) == isl_bool_true;
+  isl_val_free(value);
+  return zero;
+}
+
+}  // namespace
+
+std::vector<std::optional<int>> equal_dims(const Access& access) {
+  std::vector<std::optional<int>> result = followed_dims(access);
+  for_each_affine_index(access, [&](std::size_t k, isl_aff* affine) {
+    for (int d = 0; d < isl_aff_dim(affine, isl_dim_div); ++d) {
+      if (!is_zero(isl_aff_get_coefficient_val(affine, isl_dim_div, d))) result[k].reset();
+    }
+  });
   return result;
+}
+
+std::vector<bool> shifted_indices(const Access& access) {
+  const std::vector<std::optional<int>> followed = followed_dims(access);
+  std::vector<bool> shifted(followed.size());
+  for_each_affine_index(
+      access, [&](std::size_t k, isl_aff* affine) { shifted[k] = followed[k] && !is_zero(isl_aff_get_constant_val(affine)); });
+  return shifted;
 }
 
 namespace {

@@ -21,6 +21,8 @@ std::vector<std::optional<int>> followed_dims(const Access& access);
 
 /// The same, but none for a remainder: as far as a dim goes, index = dim + constant.
 std::vector<std::optional<int>> equal_dims(const Access& access);
+/// By index: is it one dim and a constant that is not 0, as where a recurrence reaches other steps than its own?
+std::vector<bool> shifted_indices(const Access& access);
 
 /// The axes of these dims in a loop group that has the access; -1: an index follows none.
 std::vector<int> followed_axes(const LoopGroup& loop_group, const Access& access);

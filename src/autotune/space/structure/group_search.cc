@@ -368,26 +368,44 @@ class GroupFinder {
     return parallel;
   }
 
+  /// Are the axis's iterations independent in the loop group by itself?
+  bool parallel_alone(int u, int axis) const {
+    const auto [known, added] = parallel_alone_.try_emplace({u, axis}, false);
+    if (added) {
+      FusionGroup own;
+      own.loop_groups = {u};
+      own.heaviest = u;
+      own.axes = {axis};
+      const auto found = parallel_axes(own);
+      known->second = found && found->front();
+    }
+    return known->second;
+  }
+
+  /// Does a product's axis stay what it is alone, with many places for tiles? The steps of a recurrence beside it would be its own, and what has
+  /// one place, as where a recurrence starts, would be in each tile.
+  bool keeps_axis_of_product(const FusionGroup& group, int axis, bool parallel) const {
+    return std::all_of(group.loop_groups.begin(), group.loop_groups.end(), [&](int u) {
+      if (!multiplies(base_.nest(), structure_, {u}) || !parallel_alone(u, axis)) return true;
+      return parallel && std::none_of(group.loop_groups.begin(), group.loop_groups.end(), [&](int other) {
+               const LoopGroup& loop_group = structure_.loop_groups[static_cast<std::size_t>(other)];
+               return loop_group.extents[static_cast<std::size_t>(loop_group.position_of(axis))] == 1 &&
+                      structure_.axes[static_cast<std::size_t>(axis)].extent > 1;
+             });
+    });
+  }
+
   /// Is each common axis parallel that is so in every loop group alone? One that copies what another has made into a later part of a tensor
   /// waits for it, where both share the loop. Fusion that asks for one loop alone takes that into account.
   bool keeps_parallel(const FusionGroup& group) const {
     if (fusion_ == Fusion::maximal || fusion_ == Fusion::prepared) return true;
     const auto parallel = parallel_axes(group);
     for (std::size_t k = 0; k < group.axes.size(); ++k) {
-      const auto alone = [&](int u) {
-        const int axis = group.axes[k];
-        const auto [known, added] = parallel_alone_.try_emplace({u, axis}, false);
-        if (added) {
-          FusionGroup own;
-          own.loop_groups = {u};
-          own.heaviest = u;
-          own.axes = {axis};
-          const auto found = parallel_axes(own);
-          known->second = found && found->front();
-        }
-        return known->second;
-      };
-      if (!(parallel && (*parallel)[k]) && std::all_of(group.loop_groups.begin(), group.loop_groups.end(), alone)) return false;
+      const int axis = group.axes[k];
+      const bool stays = parallel && (*parallel)[k];
+      const auto alone = [&](int u) { return parallel_alone(u, axis); };
+      if (!stays && std::all_of(group.loop_groups.begin(), group.loop_groups.end(), alone)) return false;
+      if (group.loop_groups.size() > 1 && !keeps_axis_of_product(group, axis, stays)) return false;
     }
     return true;
   }

@@ -148,7 +148,7 @@ class Emitter {
     std::map<int, std::vector<std::string>> last;  // those of other reduced dims around it, and the loop
     for (std::size_t k = loops_.size(); k-- > 0;) {
       if (loops_[k].reduction_loop.empty()) continue;
-      const int group = plan_.reduction_groups.empty() ? 0 : plan_.reduction_groups[k];
+      const int group = plan_.sums_apart ? static_cast<int>(k) : plan_.reduction_groups.empty() ? 0 : plan_.reduction_groups[k];
       std::vector<std::string> nested = loops_[k].sums;
       nested.push_back(loops_[k].reduction_loop);
       const auto [into, first] = last.emplace(group, nested);

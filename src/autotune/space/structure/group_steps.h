@@ -17,6 +17,7 @@ struct GroupPlan {
   int reduction_axis = -1;           ///< axis of a reduction whose tiles the loop groups share inside the outer loops
   std::int64_t reduction_tile = 1;
   bool sums_outside = false;  ///< loops of other reduced dims stand around the one over these tiles, not in them
+  bool sums_apart = false;    ///< no loop groups share the reduction loop, as their loops around it differ
   std::vector<int>
       reduction_groups;  ///< by loop group of the fusion group: loop groups of one number share the reduction loop; -1: none
   GroupForm form;

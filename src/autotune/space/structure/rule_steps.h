@@ -24,6 +24,7 @@ inline constexpr const char* kForwardingRule = "forward_pieces";
 
 /// The rule that computes cheap values where sums read them. It takes part where sums run over several dims, whose tiles fit no registers.
 inline constexpr const char* kRecomputingRule = "recompute";
+inline constexpr const char* kFactorRule = "materialize_factor";  ///< stores products of two of three factors
 /// Joins short rows of operands, whose tiles would be nearly empty.
 inline constexpr const char* kShortRowsRule = "join_short_rows";
 inline constexpr const char* kJoinedRule = "join_results";  ///< for what rules that join rows leave

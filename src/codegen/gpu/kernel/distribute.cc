@@ -66,12 +66,12 @@ OpDim cut(Distribution& distribution, const OpDim& dim, std::int64_t tile) {
 }  // namespace
 
 Distribution distribute(const TileOp& op, const TileProgram& program, int threads) {
-  const auto outer = product_outer_dims(op, program.buffers);
+  const auto outer = product_outer_dims(op);
   std::vector<std::int64_t> tiles;
   if (outer) {
     TileOp core = op;  // with the outer dims out of the way
     for (int d : *outer) core.dims[d].upper = core.dims[d].lower + IntExpr(1);
-    if (const auto form = product_form(core, program.buffers)) tiles = product_tiles(op, *form, threads);
+    if (const auto form = product_form(core)) tiles = product_tiles(op, *form, threads);
     for (int d : *outer) tiles[d] = op.dims[d].reduced ? 0 : 1;
   }
   if (tiles.empty()) tiles = row_tiles(op, program, threads);

@@ -210,8 +210,7 @@ class Planner {
   /// What tensor plans are made of.
   TileTree on_tensor_cores(const TileTree& body) {
     const TileTree products = with_single_products(privatized(body, plan_.program), plan_.program);
-    return with_elementwise_sums(with_merged_loops(with_conditions_inside(with_product_loops(products, plan_.program.buffers))),
-                                 plan_.program.buffers);
+    return with_elementwise_sums(with_merged_loops(with_conditions_inside(with_product_loops(products))), plan_.program.buffers);
   }
 
   int threads_;

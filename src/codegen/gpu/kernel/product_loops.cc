@@ -50,18 +50,18 @@ TileOp with_constant_bounds(TileOp op) {
 
 }  // namespace
 
-TileTree with_product_loops(const TileTree& tree, const std::vector<Buffer>& buffers) {
+TileTree with_product_loops(const TileTree& tree) {
   if (tree->kind == TileNode::Kind::op) {
     const TileOp op = tree->op.kind == OpKind::contract ? with_constant_bounds(tree->op) : tree->op;
-    const auto outer = product_outer_dims(op, buffers);
+    const auto outer = product_outer_dims(op);
     if (!outer) return tree;
     const auto first = std::find_if(outer->begin(), outer->end(), [&](int d) { return op.dims[d].reduced; });
     const auto others = std::count_if(outer->begin(), outer->end(), [&](int d) { return !op.dims[d].reduced; });
     if (first == outer->end() || others > 1) return tree;  // rows along two loops may be packed
-    return with_product_loops(with_loop_over(op, *first), buffers);
+    return with_product_loops(with_loop_over(op, *first));
   }
   TileNode node = *tree;
-  for (TileTree& child : node.children) child = with_product_loops(child, buffers);
+  for (TileTree& child : node.children) child = with_product_loops(child);
   return std::make_shared<const TileNode>(std::move(node));
 }
 

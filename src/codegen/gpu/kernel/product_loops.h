@@ -8,7 +8,7 @@ namespace nestor::nvptx {
 
 /// The tree with every sum of products over several reduced dims (a long sum in tiles) as loops over all of them but the innermost around
 /// a sum over that one. Their values are read for each iteration of these loops.
-TileTree with_product_loops(const TileTree& tree, const std::vector<Buffer>& buffers);
+TileTree with_product_loops(const TileTree& tree);
 
 /// The tree with each sum that only loops around it add up (every point of the op has an element of a tile of its own) as what it is: a map
 /// of the element before and the term.

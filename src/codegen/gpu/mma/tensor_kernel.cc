@@ -70,6 +70,7 @@ constexpr TensorPass kPasses[] = {
        if (plan.cores == TensorCores::mma) plan_copies(plan);
      }},
     {"stores", [](TensorPlan& plan, const NvptxTarget&) { plan_stores(plan); }},
+    {"memory", [](TensorPlan& plan, const NvptxTarget&) { check_memory(plan); }},
     {"places", place_rings},
     {"test reads", [](TensorPlan& plan, const NvptxTarget&) { plan_test_reads(plan); }},
 };

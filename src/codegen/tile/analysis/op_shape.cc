@@ -24,12 +24,19 @@ int column_votes(const TileOp& op, int dim, const std::vector<Buffer>& buffers) 
   return votes;
 }
 
+/// Does the last index that uses either variable use the first one alone? Indices behind it, as that of a part, are the same for both.
+bool runs_along(const TileAccess& access, const std::string& var, const std::string& other) {
+  const auto last = std::find_if(access.index.rbegin(), access.index.rend(),
+                                 [&](const IntExpr& index) { return index.uses(var) || index.uses(other); });
+  return last != access.index.rend() && last->coefficient(var) == 1 && !last->uses(other);
+}
+
 struct ProductDims {
   std::vector<int> rows, columns, ks, batch;
   int a = -1, b = -1;
 };
 
-std::optional<ProductDims> classify(const TileOp& op, const std::vector<Buffer>& buffers, int a, int b) {
+std::optional<ProductDims> classify(const TileOp& op, int a, int b) {
   ProductDims dims;
   dims.a = a;
   dims.b = b;
@@ -48,16 +55,16 @@ std::optional<ProductDims> classify(const TileOp& op, const std::vector<Buffer>&
   }
   if (dims.rows.empty() || dims.columns.empty() || dims.ks.empty()) return std::nullopt;
   // The innermost of each kind is tiled; C is stored along its columns, so that the operands may have to change places.
-  if (last_index_votes(op.write, op, dims.rows.back(), buffers) > last_index_votes(op.write, op, dims.columns.back(), buffers)) {
+  if (runs_along(op.write, op.dims[dims.rows.back()].var, op.dims[dims.columns.back()].var)) {
     std::swap(dims.rows, dims.columns);
     std::swap(dims.a, dims.b);
   }
   return dims;
 }
 
-std::optional<ProductDims> classify(const TileOp& op, const std::vector<Buffer>& buffers) {
+std::optional<ProductDims> classify(const TileOp& op) {
   if (!op.contraction || op.contraction->scale != 1 || op.reads.size() != 2) return std::nullopt;
-  return classify(op, buffers, op.contraction->a, op.contraction->b);
+  return classify(op, op.contraction->a, op.contraction->b);
 }
 
 /// Sums of f32 terms of two reads, each f32 or widened to it, that are 0 where both are.
@@ -100,9 +107,9 @@ ScalarExpr wide_term(const ScalarExpr& term) {
   });
 }
 
-std::optional<ProductForm> terms_form(const TileOp& op, const std::vector<Buffer>& buffers) {
+std::optional<ProductForm> terms_form(const TileOp& op) {
   if (!sums_terms_of_two(op)) return std::nullopt;
-  const auto dims = classify(op, buffers, 0, 1);
+  const auto dims = classify(op, 0, 1);
   if (!dims || dims->columns.size() != 1 || dims->rows.size() != 1 || dims->ks.size() != 1 || !dims->batch.empty())
     return std::nullopt;
   for (const int d : {dims->rows[0], dims->columns[0]}) {
@@ -153,16 +160,16 @@ int choose_column(const TileOp& op, const std::vector<Buffer>& buffers, const st
   return best;
 }
 
-std::optional<ProductForm> product_form(const TileOp& op, const std::vector<Buffer>& buffers, bool packs) {
-  const auto dims = classify(op, buffers);
+std::optional<ProductForm> product_form(const TileOp& op, bool packs) {
+  const auto dims = classify(op);
   if (!dims || dims->columns.size() != 1 || dims->ks.size() != 1 || !dims->batch.empty()) return std::nullopt;
   const bool packed = packs && dims->rows.size() == 2;
   if (dims->rows.size() != 1 && !packed) return std::nullopt;
   return ProductForm{dims->rows.back(), dims->columns[0], dims->ks[0], packed ? dims->rows[0] : -1, dims->a, dims->b};
 }
 
-std::optional<std::vector<int>> product_outer_dims(const TileOp& op, const std::vector<Buffer>& buffers) {
-  const auto dims = classify(op, buffers);
+std::optional<std::vector<int>> product_outer_dims(const TileOp& op) {
+  const auto dims = classify(op);
   if (!dims) return std::nullopt;
   if (op.initialize && dims->ks.size() > 1) return std::nullopt;  // an outer k loop would start the sum again
   std::vector<int> outer = dims->batch;

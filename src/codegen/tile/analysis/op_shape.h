@@ -33,18 +33,18 @@ struct ProductForm {
 };
 /// The form of a contract op whose other dims (if any) all have one value; nullopt when it does not fit. `packs`: of two dims of rows
 /// the outer one may be a pack.
-std::optional<ProductForm> product_form(const TileOp& op, const std::vector<Buffer>& buffers, bool packs = false);
+std::optional<ProductForm> product_form(const TileOp& op, bool packs = false);
 
 /// The same of a sum of other terms of two operands (differences squared), with rows and columns that register blocks are worth. A term is 0
 /// where both operands are.
-std::optional<ProductForm> terms_form(const TileOp& op, const std::vector<Buffer>& buffers);
+std::optional<ProductForm> terms_form(const TileOp& op);
 inline constexpr std::int64_t kFewestTerms = 16;  ///< rows, and columns
 /// The term with operands of 16 bits as the f32 values that they are widened to.
 ScalarExpr wide_term(const ScalarExpr& term);
 
 /// Dims of a contract that must become loops around it before it has a ProductForm: batch dims, further rows, columns, ks.
 /// nullopt: it cannot have one.
-std::optional<std::vector<int>> product_outer_dims(const TileOp& op, const std::vector<Buffer>& buffers);
+std::optional<std::vector<int>> product_outer_dims(const TileOp& op);
 
 /// A point-wise op runs its leading sequential dims as loops around it when a parallel dim follows: how many.
 int leading_serial_dims(const TileOp& op);

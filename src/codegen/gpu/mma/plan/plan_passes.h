@@ -14,6 +14,9 @@ void require_whole_terms(TensorPlan& plan);               ///< products add up w
 void plan_column_tests(TensorPlan& plan);                 ///< tests of values that all rows of a tile share
 void plan_sums(TensorPlan& plan, const TileTree& tree);   ///< sums that stay in lanes
 void plan_sharing(TensorPlan& plan);                      ///< what blocks of a cluster copy for each other
+/// Threads see what others of their kernel write to memory at no certain time: ops read there what their own thread has written, or nothing
+/// that the kernel writes.
+void check_memory(const TensorPlan& plan);
 
 /// What products need of their operands beside what the definition says: finite values where a mask cuts a tile, as a weight of 0 is
 /// multiplied there (docs/values.md, masked places).

@@ -35,9 +35,9 @@ std::optional<SeldomSum> seldom_sum(const TileOp& op, const std::vector<Buffer>&
   };
   const auto sum = seldom_sum_of(op.value, op.reduction);
   if (!sum || op.kind != OpKind::reduce || op.initialize || !scratch(op.write)) return std::nullopt;
-  k = only_reduced(op);
-  if (k < 0) return std::nullopt;
-  const std::string& var = op.dims[static_cast<std::size_t>(k)].var;
+  const int reduced = only_reduced(op);
+  if (reduced < 0) return std::nullopt;
+  const std::string& var = op.dims[static_cast<std::size_t>(reduced)].var;
   bool tile = false, fits = true;
   sum->condition.visit([&](const ScalarExpr& node) {
     if (node.op() == ScalarOp::index) fits = false;
@@ -49,7 +49,9 @@ std::optional<SeldomSum> seldom_sum(const TileOp& op, const std::vector<Buffer>&
   sum->term.visit([&](const ScalarExpr& node) {
     if (node.op() == ScalarOp::read) fits = fits && !scratch(op.reads[static_cast<std::size_t>(node.ordinal())]);
   });
-  return tile && fits ? sum : std::nullopt;
+  if (!tile || !fits) return std::nullopt;
+  k = reduced;
+  return sum;
 }
 
 }  // namespace nestor::nvptx

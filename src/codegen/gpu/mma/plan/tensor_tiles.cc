@@ -98,7 +98,7 @@ class TileFinder {
     TensorOp entry;
     entry.op = op;
     if (op.kind == OpKind::points) refuse(op, "is no operation on whole tiles");
-    if (const auto form = product_form(op, plan_.program->buffers, true)) {
+    if (const auto form = product_form(op, true)) {
       entry.kind = TensorOp::Kind::product;
       entry.form = *form;
     } else if (auto sum = seldom_sum(op, plan_.program->buffers, entry.form.k)) {

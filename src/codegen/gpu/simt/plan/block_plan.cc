@@ -48,11 +48,11 @@ class Normaliser {
 
   BlockNode visit_op(const TileOp& op) {
     if (const int serial = leading_serial_dims(op); serial > 0) return visit(with_loop_over(op, 0));
-    if (const auto outer = product_outer_dims(op, plan_.program->buffers)) {
+    if (const auto outer = product_outer_dims(op)) {
       if (!outer->empty()) return visit(with_loop_over(op, outer->front()));
-      if (const auto form = product_form(op, plan_.program->buffers)) return visit_product(op, *form);
+      if (const auto form = product_form(op)) return visit_product(op, *form);
     }
-    if (const auto form = terms_form(op, plan_.program->buffers)) return visit_product(op, *form);
+    if (const auto form = terms_form(op)) return visit_product(op, *form);
     if (const auto sums = plan_.cluster == 1 ? prefix_sums_of(op, plan_.program->buffers) : std::nullopt) {
       BlockNode node = leaf(sums->op, std::nullopt);
       plan_.ops.back().prefix = sums->prefix;
