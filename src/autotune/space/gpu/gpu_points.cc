@@ -786,15 +786,12 @@ std::vector<NamedValues> likely_gpu_values(const GpuPointSource& source) {
   if (steps) add_distributed(source, simple, points);
   const bool solves = solves_systems(source, simple);
   if (solves) add_recurrences(source, simple, true, points);
-<<<<<<< HEAD
   add_parts_of_products(source, simple, points);
-=======
   // Products for each place along memory, whose factors that rule would copy across it, and whose tiles would read across it.
   RuleChoice whole_factors = simple;
   const bool stores_factors = whole_factors.rules.erase(kFactorRule) > 0;
   if (stores_factors || multiplies(source.variants.nest(source.variants.at(simple))))
     add_column_values(source, whole_factors.rules, ColumnSums::products, points);
->>>>>>> mB
   add_product_values(source, simple, points);
   RuleChoice without_tiles = simple;
   const bool recomputes = std::find(source.rules.begin(), source.rules.end(), kRecomputingRule) != source.rules.end();
