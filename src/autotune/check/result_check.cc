@@ -1,6 +1,7 @@
 // Making cases, running them and comparing everything.
 #include "autotune/check/result_check.h"
 
+#include "autotune/oracle/limited_bounds.h"
 #include "autotune/oracle/oracle.h"
 #include "autotune/oracle/reference.h"
 #include "autotune/tensors/argument_bytes.h"

@@ -1,7 +1,7 @@
 // Backward slices of definitions, by isl at fixed sizes.
 #include "autotune/oracle/needed_part.h"
 
-#include "autotune/oracle/oracle.h"
+#include "autotune/oracle/limited_bounds.h"
 #include "autotune/oracle/reference.h"
 #include "autotune/tensors/random_fill.h"
 #include "poly/isl/isl_tools.h"

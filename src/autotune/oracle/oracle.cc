@@ -1,6 +1,7 @@
 // Reference samples, evaluated on all cores.
 #include "autotune/oracle/oracle.h"
 
+#include "autotune/oracle/limited_bounds.h"
 #include "autotune/oracle/needed_part.h"
 #include "autotune/oracle/reference.h"
 #include "autotune/oracle/shared_elements.h"
@@ -83,7 +84,6 @@ Runs choose_runs(const std::vector<std::int64_t>& shape, std::int64_t count, std
 
 /// Beyond this many elementary evaluations (a few nanoseconds each) sampled outputs are evaluated backwards.
 constexpr double kCheap = 4e6;
-constexpr double kFullLimit = 2e10;
 constexpr double kBackwardLimit = 4e9;  ///< of one sample
 constexpr double kSlackOfBoxes = 4;     ///< boxes hold more points than what is in them
 constexpr std::int64_t kAllElements = 1 << 16;
@@ -277,21 +277,6 @@ bool depends_on_all(Reference& probe, const Nest& nest) {
 }
 
 }  // namespace
-
-void limit_bounds_of(const Reference& reference, const HostTensors& inputs, std::vector<OracleSample>& samples, const Nest& nest,
-                     bool narrows, int processes) {
-  std::vector<OracleSample> limited = samples;
-  if (!limit_bounds(limited, nest, narrows) || !reference.recurrent()) {
-    samples = std::move(limited);
-    return;
-  }
-  Reference again = reference.copy_for(inputs);
-  again.evaluate_rounded(kFullLimit, processes);
-  std::vector<double> rounded;
-  for (const OracleSample& sample : samples)
-    rounded.push_back(again.value(sample.tensor, sample.linear, kFullLimit).value_or(sample.value));
-  limit_bounds(samples, nest, narrows, rounded);
-}
 
 std::vector<OracleSample> all_samples(Reference& reference, const Nest& nest, std::int64_t most) {
   std::vector<OracleSample> result;

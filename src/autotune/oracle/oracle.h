@@ -28,11 +28,6 @@ class Reference;
 /// Bounds are those of error analysis alone. The definition must be such that it can be evaluated backwards.
 std::vector<OracleSample> some_samples(Reference& reference, const Nest& nest, std::int64_t samples, std::uint64_t seed);
 
-/// Bounds of samples, cut by limit_bounds(). Of a recurrence it evaluates the definition once more, in f32, where that cuts any. `reference`
-/// has what the samples are of; `inputs` are its own. Any thread may call it, for one process (Reference::evaluate_all()).
-void limit_bounds_of(const Reference& reference, const HostTensors& inputs, std::vector<OracleSample>& samples, const Nest& nest,
-                     bool narrows, int processes = 1);
-
 /// All output elements of a reference that was evaluated in full; bounds are those of error analysis alone.
 std::vector<OracleSample> all_samples(Reference& reference, const Nest& nest, std::int64_t most);
 

@@ -1,11 +1,11 @@
 // Reference: evaluates a nest's definition in double at given sizes, whole or backwards from single elements.
 #pragma once
 
+#include "autotune/oracle/code/index_code.h"
+#include "autotune/oracle/code/value_code.h"
 #include "autotune/oracle/error_sum.h"
 #include "autotune/oracle/group_order.h"
-#include "autotune/oracle/index_code.h"
 #include "autotune/oracle/rounding_model.h"
-#include "autotune/oracle/value_code.h"
 #include "autotune/tensors/host_tensor.h"
 #include "autotune/tensors/zero_pages.h"
 #include "poly/nest/nest.h"

@@ -1,8 +1,8 @@
 // Value errors: running error analysis of value code, operation by operation.
 #pragma once
 
+#include "autotune/oracle/code/value_code.h"
 #include "autotune/oracle/rounding_model.h"
-#include "autotune/oracle/value_code.h"
 
 namespace nestor {
 

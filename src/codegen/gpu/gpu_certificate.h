@@ -1,7 +1,7 @@
 // What is proved of a program's GPU kernels, in sentences that name them.
 #pragma once
 
-#include "codegen/proof/program_proof.h"
+#include "codegen/tile/zeroed_operand.h"
 
 #include <string>
 #include <vector>

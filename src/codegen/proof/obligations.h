@@ -2,7 +2,7 @@
 #pragma once
 
 #include "codegen/proof/model/subject.h"
-#include "codegen/proof/program_proof.h"
+#include "codegen/tile/zeroed_operand.h"
 
 #include <vector>
 

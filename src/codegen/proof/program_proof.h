@@ -2,6 +2,7 @@
 #pragma once
 
 #include "codegen/tile/tile_program.h"
+#include "codegen/tile/zeroed_operand.h"
 #include "poly/schedule/schedule.h"
 
 #include <cstdint>
@@ -29,11 +30,6 @@ inline constexpr std::uint64_t kProofBudget = 20'000'000;
 /// Proves `program` against the nest of `schedule` after its rules, those rules' composites and dependences. Of the schedule's steps
 /// nothing is used. Shares no code with steps and builder. Every failure is a value.
 ProgramProof prove_program(const TileProgram& program, const Schedule& schedule, std::uint64_t budget = kProofBudget);
-
-/// An op whose code multiplies elements of a tensor by 0 at points that are none of its own: products of whole tiles do.
-struct ZeroedOperand {
-  std::string op, tensor;
-};
 
 /// Proves that each of `operands` holds values wherever its op may read it: what nobody has written may be NaN, and 0 times that is no 0.
 /// Inputs do; elements of other tensors are written before the op starts. Adds a fact to a proved `proof`; else makes it unproved.

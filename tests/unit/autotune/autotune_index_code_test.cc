@@ -1,5 +1,5 @@
 // Index code at many points at once gives what it does at each of them.
-#include "autotune/oracle/index_code.h"
+#include "autotune/oracle/code/index_code.h"
 #include "poly/isl/context.h"
 
 #include <gtest/gtest.h>

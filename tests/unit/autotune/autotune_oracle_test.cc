@@ -1,8 +1,8 @@
 // The oracle gives what a nest's definition means: compared with a slow evaluation that asks isl for every point.
 #include "autotune/oracle/oracle.h"
 
+#include "autotune/oracle/code/value_code.h"
 #include "autotune/oracle/reference.h"
-#include "autotune/oracle/value_code.h"
 #include "poly/nest/scalar_semantics.h"
 #include "support/element_codec.h"
 #include "support/error.h"

@@ -37,11 +37,13 @@ bool reads_own_elements(const TensorOp& reader, const TileAccess& read, const Te
 
 void check_memory(const TensorPlan& plan) {
   for (const TensorOp& reader : plan.ops) {
-    for (const TileAccess& read : reader.op.reads) {
+    for (std::size_t k = 0; k < reader.op.reads.size(); ++k) {
+      const TileAccess& read = reader.op.reads[k];
       const Buffer& buffer = plan.buffer(read.buffer);
       if (buffer.memory == Memory::scratch) continue;
+      const bool copied = reader.read_rings.contains(static_cast<int>(k));  // by another thread, ahead of time
       for (const TensorOp& writer : plan.ops) {
-        if (writer.op.write.buffer != read.buffer || reads_own_elements(reader, read, writer)) continue;
+        if (writer.op.write.buffer != read.buffer || (!copied && reads_own_elements(reader, read, writer))) continue;
         user_error(
             "Kernel '{}' cannot use tensor cores: {} reads {} where other threads of the same kernel write it: compute it in a "
             "kernel of its own before.",

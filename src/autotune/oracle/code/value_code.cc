@@ -1,5 +1,5 @@
 // Compilation and execution of value code; each operation means what nestor::evaluate means by it.
-#include "autotune/oracle/value_code.h"
+#include "autotune/oracle/code/value_code.h"
 
 #include "poly/algebra/values/polynomial.h"
 #include "poly/nest/scalar_semantics.h"

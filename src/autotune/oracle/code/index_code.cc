@@ -1,5 +1,5 @@
 // Translation of isl's AST into index code.
-#include "autotune/oracle/index_code.h"
+#include "autotune/oracle/code/index_code.h"
 
 #include "support/error.h"
 
