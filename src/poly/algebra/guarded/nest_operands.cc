@@ -14,7 +14,6 @@
 //            not, or the reverse: then f is at most 2^32.
 // Source     distributive law; S. Aji, R. McEliece, The Generalized Distributive Law, IEEE Transactions on Information Theory 46(2), 2000.
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <isl/map.h>
 #include <isl/set.h>
 
@@ -121,32 +120,21 @@ Nest nested(const Nest& nest, const Statement& sum, const SharedNesting& shared)
       [](const ScalarExpr& found) { return build::select(is_finite(found), found, build::number(0)); });
 }
 
-std::vector<RuleMatch> find(const Nest& nest) {
-  std::vector<RuleMatch> matches;
-  for (const Statement& statement : nest.statements) {
-    std::string why;
-    for (const SharedNesting& shared : nested_operands(nest, statement, why)) {
-      if (shared.gain < kLeastGain) continue;
-      const std::vector<std::string> target = target_of_dims(statement, shared.nesting.inner);
-      matches.push_back({kName, target,
-                         fmt::format("{} is a product of matrices, one of which sums up over {}", statement.name,
-                                     fmt::join(target.begin() + 1, target.end(), ", "))});
-    }
-  }
-  return matches;
+const NestingRule& nestings() {
+  static const NestingRule rule{kName,
+                                kLeastGain,
+                                nested_operands,
+                                [](const Statement& sum, const SharedNesting&, const std::string& dims) {
+                                  return fmt::format("{} is a product of matrices, one of which sums up over {}", sum.name, dims);
+                                },
+                                "no inner sum over {} is an operand",
+                                nested};
+  return rule;
 }
 
-RuleResult apply(const Nest& nest, const std::vector<std::string>& target) {
-  if (target.size() < 2) user_error("rule {} takes a statement and dims of its inner sum", kName);
-  const std::string name = statement_argument(nest, kName, {target.front()}, 1);
-  const Statement& sum = nest.statement(name);
-  std::string why;
-  for (const SharedNesting& shared : nested_operands(nest, sum, why)) {
-    if (are_dims(sum, shared.nesting.inner, target)) return {nested(nest, sum, shared), {}, false};
-  }
-  if (why.empty()) why = fmt::format("no inner sum over {} is an operand", fmt::join(target.begin() + 1, target.end(), ", "));
-  refuse_rule(kName, name, why);
-}
+std::vector<RuleMatch> find(const Nest& nest) { return matches_of(nestings(), nest); }
+
+RuleResult apply(const Nest& nest, const std::vector<std::string>& target) { return apply_nesting(nestings(), nest, target); }
 
 }  // namespace
 

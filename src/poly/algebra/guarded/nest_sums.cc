@@ -12,7 +12,6 @@
 //            do not overflow where f is tiny.
 // Source     distributive law; S. Aji, R. McEliece, The Generalized Distributive Law, IEEE Transactions on Information Theory 46(2), 2000.
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <isl/map.h>
 #include <isl/set.h>
 
@@ -106,33 +105,22 @@ class Sharing {
   const DimsView kept_;
 };
 
-std::vector<RuleMatch> find(const Nest& nest) {
-  std::vector<RuleMatch> matches;
-  for (const Statement& statement : nest.statements) {
-    std::string why;
-    for (const SharedNesting& shared : shared_nestings(nest, statement, why)) {
-      if (shared.gain < kLeastGain) continue;
-      const std::vector<std::string> target = target_of_dims(statement, shared.nesting.inner);
-      matches.push_back({kName, target,
-                         fmt::format("{} adds up over {} once for several results: {:.0f} times fewer terms", statement.name,
-                                     fmt::join(target.begin() + 1, target.end(), ", "), shared.gain)});
-    }
-  }
-  return matches;
+const NestingRule& nestings() {
+  static const NestingRule rule{
+      kName,
+      kLeastGain,
+      shared_nestings,
+      [](const Statement& sum, const SharedNesting& shared, const std::string& dims) {
+        return fmt::format("{} adds up over {} once for several results: {:.0f} times fewer terms", sum.name, dims, shared.gain);
+      },
+      "no inner sum over {} serves several results",
+      [](const Nest& nest, const Statement& sum, const SharedNesting& shared) { return Sharing(nest, sum, shared).apply(); }};
+  return rule;
 }
 
-RuleResult apply(const Nest& nest, const std::vector<std::string>& target) {
-  if (target.size() < 2) user_error("rule {} takes a statement and dims of its inner sum", kName);
-  const std::string name = statement_argument(nest, kName, {target.front()}, 1);
-  const Statement& sum = nest.statement(name);
-  std::string why;
-  for (const SharedNesting& shared : shared_nestings(nest, sum, why)) {
-    if (are_dims(sum, shared.nesting.inner, target)) return {Sharing(nest, sum, shared).apply(), {}, false};
-  }
-  if (why.empty())
-    why = fmt::format("no inner sum over {} serves several results", fmt::join(target.begin() + 1, target.end(), ", "));
-  refuse_rule(kName, name, why);
-}
+std::vector<RuleMatch> find(const Nest& nest) { return matches_of(nestings(), nest); }
+
+RuleResult apply(const Nest& nest, const std::vector<std::string>& target) { return apply_nesting(nestings(), nest, target); }
 
 }  // namespace
 

@@ -1,6 +1,9 @@
 // Nestings whose inner sums serve several results, and what accumulates them.
 #include "poly/algebra/guarded/shared_nestings.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <algorithm>
 
 #include "poly/algebra/operands/whole_dims.h"
@@ -9,6 +12,7 @@
 #include "poly/algebra/values/nest_edit.h"
 #include "poly/algebra/values/polynomial.h"
 #include "poly/nest/nest_sets.h"
+#include "support/error.h"
 
 namespace nestor {
 namespace {
@@ -74,6 +78,40 @@ std::string accumulate_inside(Nest& nest, const Statement& sum, const SharedNest
   terms.reduction = reduction;
   insert(terms);
   return tensor;
+}
+
+namespace {
+
+/// The names behind the statement's.
+std::string dims_of(const std::vector<std::string>& target) {
+  return fmt::format("{}", fmt::join(target.begin() + 1, target.end(), ", "));
+}
+
+}  // namespace
+
+std::vector<RuleMatch> matches_of(const NestingRule& rule, const Nest& nest) {
+  std::vector<RuleMatch> matches;
+  for (const Statement& statement : nest.statements) {
+    std::string why;
+    for (const SharedNesting& shared : rule.nestings(nest, statement, why)) {
+      if (shared.gain < rule.least_gain) continue;
+      const std::vector<std::string> target = target_of_dims(statement, shared.nesting.inner);
+      matches.push_back({rule.name, target, rule.describe(statement, shared, dims_of(target))});
+    }
+  }
+  return matches;
+}
+
+RuleResult apply_nesting(const NestingRule& rule, const Nest& nest, const std::vector<std::string>& target) {
+  if (target.size() < 2) user_error("rule {} takes a statement and dims of its inner sum", rule.name);
+  const std::string name = statement_argument(nest, rule.name, {target.front()}, 1);
+  const Statement& sum = nest.statement(name);
+  std::string why;
+  for (const SharedNesting& shared : rule.nestings(nest, sum, why)) {
+    if (are_dims(sum, shared.nesting.inner, target)) return {rule.rewrite(nest, sum, shared), {}, false};
+  }
+  if (why.empty()) why = fmt::format(fmt::runtime(rule.missing), dims_of(target));
+  refuse_rule(rule.name, name, why);
 }
 
 }  // namespace nestor

@@ -1,9 +1,11 @@
 // SharedNestings: sums of products whose results share inner sums of some factors.
 #pragma once
 
+#include "poly/algebra/rules/rule_list.h"
 #include "poly/algebra/values/factor_chain.h"
 #include "poly/nest/nest.h"
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -25,5 +27,20 @@ std::vector<SharedNesting> shared_nestings(const Nest& nest, const Statement& su
 /// the factors inside over the inner dims. Returns its name.
 std::string accumulate_inside(Nest& nest, const Statement& sum, const SharedNesting& shared, const std::string& suffix,
                               ReductionOp reduction, const std::string& before);
+
+/// A rule that rewrites a sum by one of its nestings. Its arguments: the statement, and the dims of the inner sum.
+struct NestingRule {
+  const char* name;
+  double least_gain;  ///< of nestings that it offers
+  /// The nestings of a sum that it takes; sets `why` where there is none.
+  std::function<std::vector<SharedNesting>(const Nest&, const Statement& sum, std::string& why)> nestings;
+  /// What a match says of a nesting; `dims`: the names of the inner ones.
+  std::function<std::string(const Statement& sum, const SharedNesting&, const std::string& dims)> describe;
+  const char* missing;  ///< why there is no such nesting; `{}` stands for the dims
+  std::function<Nest(const Nest&, const Statement& sum, const SharedNesting&)> rewrite;
+};
+std::vector<RuleMatch> matches_of(const NestingRule& rule, const Nest& nest);
+/// Throws UserError where the arguments name no nesting that the rule takes.
+RuleResult apply_nesting(const NestingRule& rule, const Nest& nest, const std::vector<std::string>& target);
 
 }  // namespace nestor
