@@ -33,7 +33,7 @@ struct CheckReport {
   std::int64_t elements = 0;
   std::int64_t comparable = 0;  ///< elements of which something is promised
   std::vector<CheckCase> cases;
-  std::string note;  ///< what the comparison at the tuned sizes cannot tell (amplification_note()); "": nothing
+  std::string note;  ///< what the comparison at the tuned sizes cannot tell (comparison_note()); "": nothing
   /// "12,345 elements at 9 sizes (keys 1..193, queries 1..129), 12 data sets; worst error 0.31 of what is allowed"
   std::string str() const;
 };

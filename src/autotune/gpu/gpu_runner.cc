@@ -162,7 +162,7 @@ void GpuRunner::check_in_full(const CompiledTrial& compiled, Loaded& loaded, Tri
   const CheckSizes sizes = check_sizes(kernel, problem_->definition, problem_->sizes);
   CheckReport report = check_.run(sizes, [&](const Sizes& at, HostTensors& tensors) { return run_case(loaded, at, tensors); });
   if (report.wrong.empty()) report.wrong = compare_with_peer(loaded);
-  report.note = amplification_note(problem_->data.front().samples, problem_->definition);
+  report.note = comparison_note(problem_->data.front().samples, problem_->definition);
   note_check(report, milliseconds_since(start) / 1000, outcome);
 }
 

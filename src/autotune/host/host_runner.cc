@@ -118,7 +118,7 @@ void HostRunner::check_in_full(const CompiledTrial& compiled, TrialOutcome& outc
     report.wrong = fetch_outputs();
     if (report.wrong.empty()) report.wrong = peers_.compare(problem_->outputs);
   }
-  report.note = amplification_note(problem_->samples, problem_->definition);
+  report.note = comparison_note(problem_->samples, problem_->definition);
   note_check(report, milliseconds_since(start) / 1000, outcome);
 }
 

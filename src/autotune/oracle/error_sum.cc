@@ -155,28 +155,35 @@ void ErrorSum::add_each(ErrorSum* errors, ReductionOp op, ElementType stored, co
   }
 }
 
-bool ErrorSum::add_exact(ErrorSum* each, double* sums, const double* terms, int count) {
-  std::array<double, kLanes> exact, magnitude, deviation, largest, wrong{};
+/// All lanes at once: each sum alone would wait for itself.
+template <bool kErrors, bool kOperands>
+bool ErrorSum::add_finite_lanes(ErrorSum* each, double* sums, const LaneTerms& terms) {
+  std::array<double, kLanes> exact, magnitude, deviation, inherited, squares, largest{}, wrong{};
   std::array<float, kLanes> simulated;
   for (int lane = 0; lane < kLanes; ++lane) {
-    if (each[lane].special_) return false;
     exact[lane] = sums[lane];
-    largest[lane] = 0;
     magnitude[lane] = each[lane].magnitude_;
     deviation[lane] = each[lane].deviation_;
+    inherited[lane] = each[lane].inherited_;
+    squares[lane] = each[lane].squares_;
     simulated[lane] = each[lane].simulated_;
   }
-  // All lanes at once: each sum alone would wait for itself.
-  for (int k = 0; k < count; ++k) {
-    const double* at = terms + std::ptrdiff_t{kLanes} * k;
+  for (int k = 0; k < terms.count; ++k) {
+    const double* values = terms.values + std::ptrdiff_t{kLanes} * k;
+    const double* errors = terms.errors + (kErrors ? std::ptrdiff_t{kLanes} * k : 0);
     for (int lane = 0; lane < kLanes; ++lane) {
-      magnitude[lane] += std::fabs(at[lane]);
-      simulated[lane] += static_cast<float>(at[lane]);
-      exact[lane] += at[lane];
+      magnitude[lane] += std::fabs(values[lane]);
+      simulated[lane] += static_cast<float>(values[lane]);
+      exact[lane] += values[lane];
       const double size = std::fabs(exact[lane]), off = std::fabs(static_cast<double>(simulated[lane]) - exact[lane]);
       largest[lane] = size > largest[lane] ? size : largest[lane];
       wrong[lane] += size <= semantics::kUnderflow && size != 0 ? 1 : 0;
       deviation[lane] = deviation[lane] < off ? off : deviation[lane];
+      if constexpr (kErrors) inherited[lane] += errors[lane];
+      if constexpr (kOperands) {
+        const double operand = terms.operand * std::fabs(values[lane]);
+        squares[lane] += operand * operand;
+      }
     }
   }
   for (int lane = 0; lane < kLanes; ++lane) {
@@ -186,10 +193,19 @@ bool ErrorSum::add_exact(ErrorSum* each, double* sums, const double* terms, int 
     sums[lane] = exact[lane];
     each[lane].magnitude_ = magnitude[lane];
     each[lane].deviation_ = deviation[lane];
+    each[lane].inherited_ = inherited[lane];
+    each[lane].squares_ = squares[lane];
     each[lane].simulated_ = simulated[lane];
-    each[lane].terms_ += count;
+    each[lane].terms_ += terms.count;
   }
   return true;
+}
+
+bool ErrorSum::add_lanes(ErrorSum* each, double* sums, const LaneTerms& terms) {
+  if (std::any_of(each, each + kLanes, [](const ErrorSum& sum) { return sum.special_; })) return false;
+  if (terms.operand != 0)
+    return terms.errors ? add_finite_lanes<true, true>(each, sums, terms) : add_finite_lanes<false, true>(each, sums, terms);
+  return terms.errors ? add_finite_lanes<true, false>(each, sums, terms) : add_finite_lanes<false, false>(each, sums, terms);
 }
 
 double ErrorSum::error(double sum, std::optional<ElementType> narrow, double orders, double share) const {

@@ -56,10 +56,16 @@ class ErrorSum {
   void add_all(ReductionOp op, ElementType stored, const Terms& terms, double& sum);
   /// One term for each of several sums: the k-th one of `terms` for the k-th sum.
   static void add_each(ErrorSum* errors, ReductionOp op, ElementType stored, const Terms& terms, double* sums);
-  static constexpr int kLanes = 16;  ///< of add_exact()
-  /// `count` terms of f32 without an error for each of 16 sums: the k-th one of a sum is terms[16 k + lane]. The same as add_all() of each.
+  static constexpr int kLanes = 16;  ///< of add_lanes()
+  /// `count` terms of f32 for each of 16 sums: the k-th one of a sum is values[16 k + lane], its error errors[16 k + lane] (null: all 0), and
+  /// rounding an operand changes it by `operand` of its value. All are finite. The same as add_all() of each.
+  struct LaneTerms {
+    const double *values, *errors;
+    double operand;
+    int count;
+  };
   /// False, and nothing is added: some sum is no number, or leaves the range of f32.
-  static bool add_exact(ErrorSum* each, double* sums, const double* terms, int count);
+  static bool add_lanes(ErrorSum* each, double* sums, const LaneTerms& terms);
   /// Error of the sum. `narrow`: the 16-bit type of the operands. `orders`: it may be made of sums so many times larger, which are
   /// rounded once more. `share`: of the sum of |terms|, by which all of them may be off.
   double error(double sum, std::optional<ElementType> narrow, double orders = 1, double share = 0) const;
@@ -69,6 +75,8 @@ class ErrorSum {
   void add_terms(const Terms& terms, double& sum);
   void add_finite(const Terms& terms, double& sum);
   void add_special(const Terms& terms, int first, double& sum);
+  template <bool kErrors, bool kOperands>
+  static bool add_finite_lanes(ErrorSum* each, double* sums, const LaneTerms& terms);
   double inherited_ = 0;
   double squares_ = 0;
   double magnitude_ = 0;

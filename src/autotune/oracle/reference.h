@@ -23,6 +23,7 @@
 namespace nestor {
 
 class ProcessTeam;
+struct ErrorsOfFactor;
 
 /// Doubles in lazily touched zero pages; an element that was never written is unknown.
 class LazyDoubles {
@@ -157,6 +158,8 @@ class Reference {
   };
   /// Processes that are forked from now on remember elements together, and this one. False: there is no memory for that.
   bool share_elements();
+  /// Elements along a tensor's last dim.
+  std::int64_t row_length(int tensor) const { return stores_[tensor].shape.empty() ? 1 : stores_[tensor].shape.back(); }
   /// As all its writers leave it.
   Element final_element(const std::string& tensor, std::int64_t linear) const;
   bool known(const Element& element);
@@ -253,18 +256,30 @@ class Reference {
   struct ProductSum {
     int start = -1, sum = -1;  ///< statements
     int a = -1, b = -1;        ///< reads
+    double operand = 0;        ///< what rounding an operand to 16 bits changes, of the product
   };
   std::optional<ProductSum> product_sum_of(const Element& element) const;
   static constexpr int kMostProducts = ErrorSum::kLanes;  ///< elements that compute_products() takes at once
-  /// Elements first[row] + k step of a tensor, for `rows` rows and `count` values of k.
+  /// Elements first[row] + k step of a tensor, for `rows` rows and `count` values of k. Their place: row + lanes k.
   struct FactorPoints {
     std::array<std::int64_t, kMostProducts> first;
-    int rows;
+    int rows, lanes;
     std::int64_t step;
     int count;
   };
-  /// An operand at these points: a chunk of `values` and of `errors` for each row. False: some of it is not known yet.
-  bool load_factor(int statement, int read, const FactorPoints& points, double* values, double* errors, bool& exact);
+  /// A factor of sums side by side at the points of some chunks, `chunk` numbers for each.
+  struct Factor {
+    std::vector<std::int64_t> key;  ///< statement, read and points
+    std::vector<double> values, errors;
+    std::size_t chunk = 0;
+  };
+  struct ProductSums;
+  bool find_terms(const Element& first, ProductSums& sums);
+  std::vector<FactorPoints> factor_points(const ProductSums& sums, int read, std::size_t from, std::size_t to) const;
+  /// An operand at these points. False: some of it is not known yet.
+  bool load_factor(int statement, int read, const FactorPoints& points, double* values, double* errors);
+  bool load_chunks(int statement, int read, const std::vector<FactorPoints>& chunks, Factor& factor);
+  void add_special_products(ProductSums& sums, const ErrorsOfFactor& a, bool shared, const ErrorsOfFactor& b, int count);
   /// Statements that make single elements by themselves: with one instance, or with that (a start) and a few of a sum. -1: there is none.
   struct Makers {
     int start = -1, sum = -1;
@@ -301,6 +316,7 @@ class Reference {
   std::vector<TouchedElements> touched_;  ///< by statement
   std::map<int, ElementLoops> element_loops_;
   std::map<int, std::vector<NeededRead>> needed_reads_;  ///< by statement
+  Factor last_factor_;                                   ///< of compute_products()
   std::vector<LoopCode> group_loops_;
   std::map<std::string, double> scalars_;
   RoundingModel rounding_;

@@ -131,6 +131,27 @@ bool limit_bounds(std::vector<OracleSample>& samples, const Nest& nest, bool nar
   return cut;
 }
 
+namespace {
+
+/// Outputs most of whose results may be anything, or are no numbers.
+std::string numbers_note(const std::vector<OracleSample>& samples) {
+  std::map<std::string, std::pair<std::size_t, std::size_t>> found;  // no numbers, all
+  for (const OracleSample& sample : samples) {
+    auto& [none, all] = found[sample.tensor];
+    ++all;
+    if (!std::isfinite(sample.value) || sample.bound == kInfinite) ++none;
+  }
+  for (const auto& [tensor, counts] : found) {
+    if (2 * counts.first <= counts.second) continue;
+    return fmt::format(
+        "{} of {} compared elements of {} at the tuned sizes are infinite, NaN or may overflow with random inputs, which tells "
+        "little; data of "
+        "other kinds are compared at small sizes",
+        counts.first, counts.second, tensor);
+  }
+  return "";
+}
+
 std::string amplification_note(const std::vector<OracleSample>& samples, const Nest& nest) {
   const auto needs_steps = [&](const Statement& statement) {
     return std::any_of(nest.statements.begin(), nest.statements.end(), [&](const Statement& other) {
@@ -149,6 +170,13 @@ std::string amplification_note(const std::vector<OracleSample>& samples, const N
       "steps amplify rounding: {} of {} elements at the tuned sizes may be off by more than they are, what tells is the check at "
       "small sizes",
       count, samples.size());
+}
+
+}  // namespace
+
+std::string comparison_note(const std::vector<OracleSample>& samples, const Nest& nest) {
+  const std::string steps = amplification_note(samples, nest);
+  return steps.empty() ? numbers_note(samples) : steps;
 }
 
 double error_fraction(const HostTensor& tensor, const OracleSample& sample, std::uint32_t generation) {

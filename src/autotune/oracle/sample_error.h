@@ -30,8 +30,9 @@ struct OracleSample {
 bool limit_bounds(std::vector<OracleSample>& samples, const Nest& nest, bool narrows, const std::vector<double>& rounded = {});
 
 /// "steps amplify rounding: 900 of 1200 elements at the tuned sizes may be off by more than they are, what tells is the check at small sizes"
-/// where that holds of more than half of the samples of a recurrence, which have been through limit_bounds(); else "".
-std::string amplification_note(const std::vector<OracleSample>& samples, const Nest& nest);
+/// where that holds of more than half of the samples of a recurrence, which have been through limit_bounds(); or "900 of 1200 compared elements of
+/// out at the tuned sizes are infinite, NaN .." where that holds of more than half of an output's; else "".
+std::string comparison_note(const std::vector<OracleSample>& samples, const Nest& nest);
 
 /// Error of a result as a fraction of what is allowed: at most 1 if it is a number of the type that some value within `bound` of the
 /// reference rounds to, above 1 if not. Infinities and NaN are right where the definition has them; `generation` is that of the poison

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <tuple>
 
 namespace nestor {
 namespace {
@@ -81,6 +82,21 @@ bool SharedElements::compute_run(const std::vector<Reference::Element>& elements
   return true;
 }
 
+std::vector<std::size_t> SharedElements::runs_of(const std::vector<Reference::Element>& elements, std::size_t first,
+                                                 std::size_t step) const {
+  std::vector<std::size_t> runs;
+  for (std::size_t k = first; k < elements.size(); k += step) runs.push_back(k);
+  // Column by column: rows of a product share what their columns read.
+  const auto column = [&](std::size_t k) {
+    return elements[k].linear % std::max<std::int64_t>(reference_.row_length(elements[k].tensor), 1);
+  };
+  std::stable_sort(runs.begin(), runs.end(), [&](std::size_t a, std::size_t b) {
+    return std::tuple(elements[a].tensor, elements[a].version, column(a)) <
+           std::tuple(elements[b].tensor, elements[b].version, column(b));
+  });
+  return runs;
+}
+
 bool SharedElements::compute(const std::vector<Reference::Element>& elements) {
   const std::size_t run = std::clamp<std::size_t>(elements.size() / static_cast<std::size_t>(processes_), 1, kRun);
   std::vector<pid_t> children;
@@ -91,8 +107,8 @@ bool SharedElements::compute(const std::vector<Reference::Element>& elements) {
       end_with_parent(parent);
       try {
         const auto start = Clock::now();
-        for (std::size_t k = static_cast<std::size_t>(p) * run; k < elements.size();
-             k += static_cast<std::size_t>(processes_) * run) {
+        for (const std::size_t k :
+             runs_of(elements, static_cast<std::size_t>(p) * run, static_cast<std::size_t>(processes_) * run)) {
           const std::size_t end = std::min(k + run, elements.size());
           if (!compute_run(elements, k, end)) _exit(1);
           if (std::chrono::duration<double>(Clock::now() - start).count() > most_seconds_) break;

@@ -27,6 +27,8 @@ class SharedElements {
   bool prepare(const Reference::Element& element, int depth, bool takes_long);
   /// Of what it needs, as much as has room at a time. `complete`: all of it, or what is left is cheap. `chunks`: of its points, that are done.
   bool prepare_some(const Reference::Element& element, int depth, bool& complete, std::size_t& chunks);
+  /// Where runs of elements begin that one process computes, in its order: every `step`-th from `first` on.
+  std::vector<std::size_t> runs_of(const std::vector<Reference::Element>& elements, std::size_t first, std::size_t step) const;
   /// Those from place `first` on, before `end`. False: one takes too long, or goes wrong.
   bool compute_run(const std::vector<Reference::Element>& elements, std::size_t first, std::size_t end);
   /// The elements, a share in each process. False: none could be started.

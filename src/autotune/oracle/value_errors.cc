@@ -3,6 +3,7 @@
 
 #include "autotune/oracle/error_sum.h"
 #include "poly/algebra/values/polynomial.h"
+#include "poly/nest/scalar_semantics.h"
 #include "support/element_codec.h"
 
 #include <algorithm>
@@ -418,6 +419,61 @@ const double* product_errors(const ErrorsOfFactor& a, const ErrorsOfFactor& b, c
   };
   fill_errors(out, count, [&](int k) { return product_error(value(a, k), value(b, k), results[k]); });
   return out;
+}
+
+namespace {
+
+/// As product_error() has it, of finite numbers in the range of f32; `wrong` counts others.
+template <bool kErrors>
+inline double lane_error(double a, double error_a, double b, double error_b, double result, double& wrong) {
+  const double size = std::fabs(result);
+  const double inherited = kErrors ? std::fabs(a) * error_b + std::fabs(b) * error_a + error_a * error_b : 0;
+  const bool is_kept =
+      static_cast<double>(static_cast<float>(result)) == result && (inherited == 0 || inherited < 0x1p-30 * size * kUnit);
+  const double tiny = size < kSmallestNormal ? kSmallestNormal / kErrorMargin : 0;
+  const bool is_number = size <= semantics::kFarthestNumber && (size > semantics::kUnderflow || size == 0);
+  wrong += is_number && inherited < kInfinite ? 0 : 1;
+  return is_kept ? inherited : inherited + kUnit * size + tiny;
+}
+
+void multiply_lanes(const double* a, bool shared, const double* b, int count, double* results) {
+  constexpr int kLanes = ErrorSum::kLanes;
+  for (int k = 0; k < count * kLanes; k += kLanes) {
+    for (int lane = k; lane < k + kLanes; ++lane) results[lane] = a[shared ? k / kLanes : lane] * b[lane];
+  }
+}
+
+template <bool kErrors, bool kShared>
+bool fill_lanes(const ErrorsOfFactor& a, const ErrorsOfFactor& b, int count, double* results, double* errors) {
+  constexpr int kLanes = ErrorSum::kLanes;
+  std::array<double, kLanes> wrong{};
+  for (int k = 0; k < count; ++k) {
+    const std::ptrdiff_t at = std::ptrdiff_t{kLanes} * k;
+    for (int lane = 0; lane < kLanes; ++lane) {
+      const std::ptrdiff_t here = at + lane, of_a = kShared ? k : here;
+      const double error_a = kErrors ? a.errors[of_a] : 0, error_b = kErrors ? b.errors[here] : 0;
+      results[here] = a.values[of_a] * b.values[here];
+      errors[here] = lane_error<kErrors>(a.values[of_a], error_a, b.values[here], error_b, results[here], wrong[lane]);
+    }
+  }
+  return std::all_of(wrong.begin(), wrong.end(), [](double lane) { return lane == 0; });
+}
+
+}  // namespace
+
+LaneProducts product_lanes(const ErrorsOfFactor& a, bool shared, const ErrorsOfFactor& b, int count, double* results,
+                           double* errors) {
+  bool numbers = false;
+  if (a.errors == nullptr) {
+    multiply_lanes(a.values, shared, b.values, count, results);
+    if (all_exact(results, count * ErrorSum::kLanes)) return LaneProducts::exact;
+    numbers =
+        shared ? fill_lanes<false, true>(a, b, count, results, errors) : fill_lanes<false, false>(a, b, count, results, errors);
+  } else {
+    numbers =
+        shared ? fill_lanes<true, true>(a, b, count, results, errors) : fill_lanes<true, false>(a, b, count, results, errors);
+  }
+  return numbers ? LaneProducts::inexact : LaneProducts::special;
 }
 
 }  // namespace nestor

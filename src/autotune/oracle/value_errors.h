@@ -31,4 +31,11 @@ struct ErrorsOfFactor {
 };
 const double* product_errors(const ErrorsOfFactor& a, const ErrorsOfFactor& b, const double* results, int count, double* out);
 
+/// Products of f32, `count` in each of 16 lanes, and their errors: the k-th one of a lane is results[16 k + lane]. The first factor may be
+/// `shared`, one number for all lanes. Null errors, of both factors: all 0. `special`: some results are no numbers, leave the range of f32, or
+/// may be anything. `exact`: all errors are 0, and not written.
+enum class LaneProducts { special, exact, inexact };
+LaneProducts product_lanes(const ErrorsOfFactor& a, bool shared, const ErrorsOfFactor& b, int count, double* results,
+                           double* errors);
+
 }  // namespace nestor

@@ -2,9 +2,11 @@
 #include "autotune/tensors/host_tensor.h"
 
 #include "autotune/tensors/argument_bytes.h"
+#include "autotune/tensors/input_ranges.h"
 #include "autotune/tensors/random_fill.h"
 #include "support/system/available_memory.h"
 
+#include <cmath>
 #include <cstring>
 
 namespace nestor {
@@ -17,15 +19,32 @@ std::int64_t HostTensor::elements() const {
   return count;
 }
 
+namespace {
+
+/// Random numbers, where the range is limited.
+void keep_in_range(HostTensor& tensor, const InputRange& range) {
+  constexpr double kFarthest = 3.5;  // of what fill_random() draws
+  const double factor = std::isfinite(range.most) ? range.most / kFarthest : 1;
+  for (std::int64_t k = 0; k < tensor.elements(); ++k) {
+    const double value = factor * tensor.get(k);
+    tensor.set(k, range.nonnegative ? std::fabs(value) : value);
+  }
+}
+
+}  // namespace
+
 HostTensors make_inputs(const Nest& nest, const Sizes& sizes, std::uint64_t seed) {
   require_memory({argument_bytes(nest, sizes).inputs}, "the inputs of " + problem_text(nest, sizes));
   HostTensors arguments;
+  const std::map<std::string, InputRange> ranges = input_ranges(nest);
   for (const Tensor& tensor : nest.tensors) {
     if (tensor.role == TensorRole::temporary) continue;
     HostTensor data{tensor.name, tensor.type, shape_at(tensor, sizes), {}};
     if (tensor.role == TensorRole::input) {
       data.bytes.resize(static_cast<std::size_t>(data.elements()) * size_in_bytes(tensor.type));
       fill_random(tensor.type, data.bytes.data(), data.elements(), seed_for(tensor.name, seed));
+      if (const auto range = ranges.find(tensor.name); range != ranges.end() && range->second.limited())
+        keep_in_range(data, range->second);
     }
     arguments.emplace(tensor.name, std::move(data));
   }

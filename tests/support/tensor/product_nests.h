@@ -19,7 +19,8 @@ struct ProductForm {
   ElementType result = ElementType::f16;
   bool transposed = false;  ///< b is [n, k]
   Terms terms = Terms::all;
-  bool gated = false;  ///< times the same sum for c in the place of b
+  bool gated = false;      ///< times the same sum for c in the place of b
+  bool read_back = false;  ///< twice[i, j] = sum[i, j] + out[i, j], in the same kernel
 };
 
 inline std::vector<std::string> factors_of(const ProductForm& form) {
@@ -50,10 +51,17 @@ inline Nest product_nest(const ProductForm& form = {}) {
     sums.push_back(sum + "[i, j]");
   }
   const ScalarExpr result = form.gated ? read(0) * read(1) : read(0);
-  return nest.tensor("out", TensorRole::output, {"M", "N"}, form.result)
-      .statement("out[i, j] : " + element, "out[i, j]", sums,
-                 form.result == ElementType::f32 ? result : ScalarExpr::cast(form.result, result))
-      .build();
+  const auto narrow = [&](const ScalarExpr& value) {
+    return form.result == ElementType::f32 ? value : ScalarExpr::cast(form.result, value);
+  };
+  nest.tensor("out", TensorRole::output, {"M", "N"}, form.result)
+      .statement("out[i, j] : " + element, "out[i, j]", sums, narrow(result));
+  if (form.read_back) {
+    nest.tensor("twice", TensorRole::output, {"M", "N"}, form.result)
+        .statement("twice[i, j] : " + element, "twice[i, j]", {"sum[i, j]", "out[i, j]"},
+                   narrow(read(0) + ScalarExpr::cast(ElementType::f32, read(1, form.result))));
+  }
+  return nest.build();
 }
 
 struct ProductSteps {
@@ -63,8 +71,9 @@ struct ProductSteps {
 
 inline TileProgram product_program(const ProductForm& form, const ProductSteps& choice = {}) {
   std::vector<std::string> steps{"apply_rule reassociate"};
-  const std::vector<std::string> names = form.gated ? std::vector<std::string>{"sum_init", "sum", "sum_c_init", "sum_c", "out"}
-                                                    : std::vector<std::string>{"sum_init", "sum", "out"};
+  std::vector<std::string> names = form.gated ? std::vector<std::string>{"sum_init", "sum", "sum_c_init", "sum_c", "out"}
+                                              : std::vector<std::string>{"sum_init", "sum", "out"};
+  if (form.read_back) names.emplace_back("twice");
   for (const std::string& name : names) {
     const bool sum = name == "sum" || name == "sum_c";
     steps.push_back(fmt::format("split({0}.i, {1}, {0}.io, {0}.ii)", name, choice.rows));
@@ -78,8 +87,8 @@ inline TileProgram product_program(const ProductForm& form, const ProductSteps& 
       steps.push_back(fmt::format("fuse_with({}.{}, {}.{})", names[k], loop, names[k + 1], loop));
   }
   if (form.gated) steps.emplace_back("fuse_with(sum.ko, sum_c.ko)");
-  steps.emplace_back("gpu_blocks(out.io, out.jo)");
-  steps.push_back(fmt::format("tensor_cores(out.io, {}, {})", choice.warpgroups, choice.stages));
+  steps.push_back(fmt::format("gpu_blocks({0}.io, {0}.jo)", names.back()));
+  steps.push_back(fmt::format("tensor_cores({}.io, {}, {})", names.back(), choice.warpgroups, choice.stages));
   steps.insert(steps.end(), choice.more.begin(), choice.more.end());
   Schedule schedule{product_nest(form)};
   for (const std::string& step : steps) schedule = schedule.apply(parse_step(step));

@@ -7,6 +7,8 @@
 #include <gtest/gtest.h>
 
 #include <bit>
+#include <cmath>
+#include <limits>
 
 namespace nestor {
 namespace {
@@ -57,6 +59,56 @@ TEST(SharedElements, AreTheOnesOfASingleProcess) {
 }
 
 TEST(SharedElements, MoreThanHaveRoomAtATimeAreComputedPartByPart) { expect_the_same_bits(sums_of_sums(3000, 701), true, 500); }
+
+/// first = x y, then second = first z, all beside each other in memory; `turned`: z is read along its rows.
+Nest chain_of_products(ElementType type, bool turned) {
+  const std::string element = "0 <= i < N and 0 <= j < M", factor = turned ? "z[j, k]" : "z[k, j]";
+  return samples::NestBuilder("chain_of_products", {{"N", 3}, {"M", 37}, {"K", 300}})
+      .tensor("x", TensorRole::input, {"N", "K"})
+      .tensor("y", TensorRole::input, {"K", "M"}, type)
+      .tensor("z", TensorRole::input, {"M", "M"}, type)
+      .tensor("first", TensorRole::temporary, {"N", "M"})
+      .tensor("second", TensorRole::output, {"N", "M"})
+      .statement("f0[i, j] : " + element, "first[i, j]", {}, number(0))
+      .statement("f1[i, j, k] : " + element + " and 0 <= k < K", "first[i, j]", {"x[i, k]", "y[k, j]"},
+                 read(0) * ScalarExpr::cast(ElementType::f32, read(1, type)), ReductionOp::add)
+      .statement("s0[i, j] : " + element, "second[i, j]", {}, number(0.5))
+      .statement("s1[i, j, k] : " + element + " and 0 <= k < M", "second[i, j]", {"first[i, k]", factor},
+                 read(0) * ScalarExpr::cast(ElementType::f32, read(1, type)), ReductionOp::add)
+      .build();
+}
+
+/// Sums that are computed side by side are those of each alone, also where a number is none, too large or too small.
+TEST(SharedElements, ProductsSideBySideAreThoseOfEachAlone) {
+  const double infinity = std::numeric_limits<double>::infinity(), nan = std::numeric_limits<double>::quiet_NaN();
+  for (const double special : {1.0, 0.0, infinity, nan, 3e38, 1e-38, -1e-45}) {
+    for (const ElementType type : {ElementType::f32, ElementType::bf16, ElementType::f16}) {
+      for (const bool turned : {false, true}) {
+        const Nest nest = chain_of_products(type, turned);
+        const Sizes sizes = complete_sizes(nest, {});
+        HostTensors inputs = make_arguments(nest, sizes, 5);
+        if (special != 1) inputs.at("x").set(300 + 7, special);  // of the second row
+        if (special != 1) inputs.at("z").set(5, special);
+        Reference alone(nest, sizes, {}, inputs), together(nest, sizes, {}, inputs);
+        int computed = 0;
+        for (const char* name : {"first", "second"}) {
+          for (std::int64_t k = 0; k < 3 * 37; k += 16) {
+            const int count = static_cast<int>(std::min<std::int64_t>(16, 3 * 37 - k));
+            const Reference::Element from = together.final_element(name, k);
+            computed += together.compute_products(from, count, 1e9) ? 1 : 0;
+            for (int e = 0; e < count; ++e) {
+              const auto one = alone.bounded_value(name, k + e, 1e12), other = together.bounded_value(name, k + e, 1e12);
+              const auto bits = [](double value) { return std::isnan(value) ? 0 : std::bit_cast<std::uint64_t>(value); };
+              ASSERT_EQ(bits(one->value), bits(other->value)) << name << k + e << " with " << special;
+              ASSERT_EQ(bits(one->bound), bits(other->bound)) << name << k + e << " with " << special;
+            }
+          }
+        }
+        EXPECT_EQ(computed, type == ElementType::f16 ? 7 : 14) << "rounding an operand to f16 is no matter of its size alone";
+      }
+    }
+  }
+}
 
 TEST(SharedElements, NothingIsForkedForWhatTakesLittle) { expect_the_same_bits(sums_of_sums(20, 30), false); }
 

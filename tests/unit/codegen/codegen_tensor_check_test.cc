@@ -46,6 +46,39 @@ TEST(TensorProofs, rows_of_a_pack_lie_where_products_read_them) {
   EXPECT_THAT(check_tensor_plan(mutant).violations, ::testing::Not(::testing::IsEmpty()));
 }
 
+TEST(TensorProofs, a_thread_reads_back_what_it_has_written_itself) {
+  const PlannedTensor planned(product_program({.result = ElementType::f32, .read_back = true}));
+  EXPECT_THAT(check_tensor_plan(planned.plan).violations, ::testing::IsEmpty());
+  const auto complaint_with = [&](const char* name, auto change) {
+    nvptx::TensorPlan mutant = planned.plan;
+    change(mutant.ops.at(static_cast<std::size_t>(&planned.op(name) - planned.plan.ops.data())));
+    return check_tensor_plan(mutant).violations;
+  };
+  const auto refused = ::testing::Contains(HasSubstr("twice reads out where other threads of the same kernel write it, in out"));
+  for (const std::size_t at : {0, 1}) {
+    EXPECT_THAT(
+        complaint_with("twice", [at](nvptx::TensorOp& op) { op.op.reads[1].index[at] = op.op.reads[1].index[at] + IntExpr(1); }),
+        refused);
+  }
+  EXPECT_THAT(complaint_with("twice", [](nvptx::TensorOp& op) { std::swap(op.op.reads[1].index[0], op.op.reads[1].index[1]); }),
+              refused);
+  EXPECT_THAT(complaint_with("twice", [](nvptx::TensorOp& op) { op.op.reads[1].index[1] = IntExpr(0); }), refused);
+  // Columns that nobody writes are another thread's either way, and race with nothing.
+  EXPECT_THAT(complaint_with("twice", [](nvptx::TensorOp& op) { op.op.reads[1].index[1] = IntExpr(-1); }),
+              ::testing::Not(refused));
+  // What leaves through shared memory is stored by other threads.
+  nvptx::TensorPlan staged = planned.plan;
+  nvptx::TensorOp& out = staged.ops.at(static_cast<std::size_t>(&planned.op("out") - planned.plan.ops.data()));
+  out.through_shared = true;
+  out.stage_columns = nvptx::kBlockColumns;
+  out.stage_blocks = 1;
+  out.stage_pending = {-1};
+  out.row_index = 0;
+  out.stage_offset = (staged.shared_bytes + 1023) / 1024 * 1024;
+  staged.shared_bytes = out.stage_offset + (1 << 17);
+  EXPECT_THAT(check_tensor_plan(staged).violations, refused);
+}
+
 TEST(TensorProofs, a_result_has_a_place_that_is_free) {
   for (const int stages : {3, 4}) {
     const PlannedTensor planned(

@@ -388,7 +388,7 @@ TensorCertificate check_tensor_plan(const TensorPlan& plan, BoundAnswers& known)
     proof.places = places_of_ops(plan.kernel->body);
     // What follows relies on what came before.
     for (const auto part : {prove_shape, prove_sharing, prove_operands, prove_rows, prove_blocks, prove_tiles, prove_copies,
-                            prove_order, prove_values, prove_column_tests}) {
+                            prove_order, prove_memory, prove_values, prove_column_tests}) {
       if (proof.violations.empty()) part(proof);
     }
   });

@@ -53,6 +53,9 @@
 //  9. Column tests. A condition on inputs that all rows of a tile share is read by the lanes of each warp, a column each, at the iteration of
 //     its op. Where all have the usual outcome the op's value is that with the condition known; else it is computed with each column's own.
 //
+// 10. Memory. What an op reads of memory that an op of the same kernel writes, no other thread of the block writes: rows and columns are
+//     shared out to threads alike in all ops, and a store that goes through shared memory is another thread's. 5. gives the order within a thread.
+//
 // With copies by all threads (TensorCores::mma) there is one role, and 1., 5. and the last part of 2. hold as above. In place of the rest:
 //  3. A tile's number gives its stage, for loads (those of iterations beyond the last one, which copy nothing, are counted too) as for
 //     releases. A tile is waited for behind a barrier, and before that behind a wait of every thread for the batch of its own part of the

@@ -2,6 +2,7 @@
 #include "codegen/gpu/mma/proof/tensor_points.h"
 
 #include "codegen/proof/model/outcome.h"
+#include "poly/isl/isl_tools.h"
 
 #include <isl/constraint.h>
 #include <isl/set.h>
@@ -347,6 +348,13 @@ isl::set PointReader::within(int k, const TileAccess& access) const {
                  .intersect(space.at_least(proof_.plan.buffer(access.buffer).extents[p] - IntExpr(1), index));
   }
   return inside;
+}
+
+isl::map PointReader::reached(int k, const isl::set& points, const TileAccess& access) const {
+  const proof::IntSpace space = space_of(k, false, everything_);
+  std::vector<isl::pw_aff> indices;
+  for (const IntExpr& index : access.index) indices.push_back(space.value(at_single_values(proof_.op(k), body_op(k), index)));
+  return relation_of(space.universe(), "element", indices).intersect_domain(known(points));
 }
 
 isl::set PointReader::equal(int k, const IntExpr& a, const IntExpr& b) const {

@@ -42,6 +42,8 @@ class PointReader {
   OpPoints of(int k) const;
   /// Points of the op at which the access lies within its argument or workspace.
   isl::set within(int k, const TileAccess& access) const;
+  /// { point -> element of the argument or workspace } of an access, of these points of the op.
+  isl::map reached(int k, const isl::set& points, const TileAccess& access) const;
   /// Points of the op at which two integers over its dims are equal.
   isl::set equal(int k, const IntExpr& a, const IntExpr& b) const;
   /// The points with all that is known of sizes and of the block; other sets know what bears on bounds and conditions.

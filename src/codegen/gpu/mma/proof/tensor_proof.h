@@ -51,6 +51,7 @@ void prove_blocks(TensorProof& proof);        ///< 1. and the structural part of
 void prove_tiles(TensorProof& proof);         ///< 2.
 void prove_copies(TensorProof& proof);        ///< 3. and 4. of copies by all threads
 void prove_order(TensorProof& proof);         ///< 5.
+void prove_memory(TensorProof& proof);        ///< 10.
 void prove_values(TensorProof& proof);        ///< 8.
 void prove_column_tests(TensorProof& proof);  ///< 9.
 

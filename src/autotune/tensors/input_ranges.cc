@@ -1,0 +1,127 @@
+// Demands on values, from where they are used back to inputs.
+#include "autotune/tensors/input_ranges.h"
+
+#include "poly/algebra/values/polynomial.h"
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+namespace nestor {
+namespace {
+
+bool is_nonnegative_constant(const ScalarExpr& expr) { return expr.op() == ScalarOp::constant && expr.number() >= 0; }
+bool is_positive_constant(const ScalarExpr& expr) { return expr.op() == ScalarOp::constant && expr.number() > 0; }
+
+class Demands {
+ public:
+  explicit Demands(const Nest& nest) : nest_(nest) {
+    for (const Statement& statement : nest.statements)
+      statement.value.visit([&](const ScalarExpr& node) { demand(statement, node); });
+  }
+  std::map<std::string, InputRange> take() { return std::move(ranges_); }
+
+ private:
+  void demand(const Statement& statement, const ScalarExpr& node) {
+    switch (node.op()) {
+      case ScalarOp::sqrt:
+      case ScalarOp::rsqrt:
+      case ScalarOp::log:
+        return nonnegative(statement, node.args()[0]);
+      case ScalarOp::log1p:  // of what is greater than -1
+        return at_most(statement, node.args()[0], 1);
+      case ScalarOp::pow: {
+        const ScalarExpr& exponent = node.args()[1];
+        const bool whole = exponent.op() == ScalarOp::constant && exponent.number() == std::floor(exponent.number());
+        return whole ? void() : nonnegative(statement, node.args()[0]);
+      }
+      default:
+        return;
+    }
+  }
+
+  void nonnegative(const Statement& statement, const ScalarExpr& expr) {
+    const auto both = [&] {
+      nonnegative(statement, expr.args()[0]);
+      nonnegative(statement, expr.args()[1]);
+    };
+    switch (expr.op()) {
+      case ScalarOp::read:
+        return nonnegative(statement.reads[static_cast<std::size_t>(expr.ordinal())].tensor);
+      case ScalarOp::cast:
+        return nonnegative(statement, expr.args()[0]);
+      case ScalarOp::mul:
+      case ScalarOp::div:
+        return expr.args()[0].equals(expr.args()[1]) ? void() : both();
+      case ScalarOp::add:
+      case ScalarOp::min:
+        return both();
+      case ScalarOp::max:
+        return std::any_of(expr.args().begin(), expr.args().end(), is_nonnegative_constant) ? void() : both();
+      case ScalarOp::select:
+        nonnegative(statement, expr.args()[1]);
+        return nonnegative(statement, expr.args()[2]);
+      case ScalarOp::sub:
+        return is_positive_constant(expr.args()[0]) ? at_most(statement, expr.args()[1], expr.args()[0].number())
+                                                    : nonnegative(statement, expr.args()[0]);
+      default:
+        return;
+    }
+  }
+
+  void nonnegative(const std::string& tensor) {
+    if (!seen_.insert(tensor).second) return;
+    if (nest_.tensor(tensor).role == TensorRole::input) {
+      if (is_float(nest_.tensor(tensor).type)) ranges_[tensor].nonnegative = true;
+      return;
+    }
+    for (const Statement& writer : nest_.statements) {
+      if (writer.write.tensor == tensor) nonnegative(writer, writer.value);
+    }
+  }
+
+  /// The magnitude is at most `most`. Of sums nothing is known.
+  void at_most(const Statement& statement, const ScalarExpr& expr, double most) {
+    switch (expr.op()) {
+      case ScalarOp::read: {
+        const std::string& tensor = statement.reads[static_cast<std::size_t>(expr.ordinal())].tensor;
+        return at_most(tensor, most);
+      }
+      case ScalarOp::cast:
+      case ScalarOp::neg:
+      case ScalarOp::abs:
+        return at_most(statement, expr.args()[0], most);
+      case ScalarOp::mul:
+        if (expr.args()[0].equals(expr.args()[1])) return at_most(statement, expr.args()[0], std::sqrt(most));
+        for (const int k : {0, 1}) {
+          const ScalarExpr &factor = expr.args()[static_cast<std::size_t>(k)],
+                           &rest = expr.args()[static_cast<std::size_t>(1 - k)];
+          if (is_positive_constant(factor)) at_most(statement, rest, most / factor.number());
+        }
+        return;
+      default:
+        return;
+    }
+  }
+
+  void at_most(const std::string& tensor, double most) {
+    if (nest_.tensor(tensor).role == TensorRole::input) {
+      if (is_float(nest_.tensor(tensor).type)) ranges_[tensor].most = std::min(ranges_[tensor].most, most);
+      return;
+    }
+    if (!limited_.insert(tensor).second) return;
+    for (const Statement& writer : nest_.statements) {
+      if (writer.write.tensor == tensor && !writer.reduction) at_most(writer, writer.value, most);
+    }
+  }
+
+  const Nest& nest_;
+  std::map<std::string, InputRange> ranges_;
+  std::set<std::string> seen_, limited_;
+};
+
+}  // namespace
+
+std::map<std::string, InputRange> input_ranges(const Nest& nest) { return Demands(nest).take(); }
+
+}  // namespace nestor

@@ -1,0 +1,22 @@
+// Which numbers of an input a definition has results for: what stands under a root or a logarithm must not be negative.
+#pragma once
+
+#include "poly/nest/nest.h"
+
+#include <limits>
+#include <map>
+#include <string>
+
+namespace nestor {
+
+struct InputRange {
+  bool nonnegative = false;
+  double most = std::numeric_limits<double>::infinity();  ///< of the magnitude
+  bool limited() const { return nonnegative || most < std::numeric_limits<double>::infinity(); }
+};
+
+/// Of inputs of floats, by name: ranges that keep roots and logarithms of sums, products and quotients of inputs from NaN. What is not found
+/// (a difference of two inputs under a root) is left as it is. Inputs that are not named may be anything.
+std::map<std::string, InputRange> input_ranges(const Nest& nest);
+
+}  // namespace nestor
