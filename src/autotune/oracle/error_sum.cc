@@ -3,6 +3,7 @@
 
 #include "poly/nest/scalar_semantics.h"
 #include "support/element_codec.h"
+#include "support/system/wide_vectors.h"
 
 #include <algorithm>
 #include <array>
@@ -157,7 +158,7 @@ void ErrorSum::add_each(ErrorSum* errors, ReductionOp op, ElementType stored, co
 
 /// All lanes at once: each sum alone would wait for itself.
 template <bool kErrors, bool kOperands>
-bool ErrorSum::add_finite_lanes(ErrorSum* each, double* sums, const LaneTerms& terms) {
+[[gnu::always_inline]] inline bool ErrorSum::add_finite_lanes(ErrorSum* each, double* sums, const LaneTerms& terms) {
   std::array<double, kLanes> exact, magnitude, deviation, inherited, squares, largest{}, wrong{};
   std::array<float, kLanes> simulated;
   for (int lane = 0; lane < kLanes; ++lane) {
@@ -201,11 +202,19 @@ bool ErrorSum::add_finite_lanes(ErrorSum* each, double* sums, const LaneTerms& t
   return true;
 }
 
-bool ErrorSum::add_lanes(ErrorSum* each, double* sums, const LaneTerms& terms) {
-  if (std::any_of(each, each + kLanes, [](const ErrorSum& sum) { return sum.special_; })) return false;
+[[gnu::always_inline]] inline bool ErrorSum::add_any_lanes(ErrorSum* each, double* sums, const LaneTerms& terms) {
   if (terms.operand != 0)
     return terms.errors ? add_finite_lanes<true, true>(each, sums, terms) : add_finite_lanes<false, true>(each, sums, terms);
   return terms.errors ? add_finite_lanes<true, false>(each, sums, terms) : add_finite_lanes<false, false>(each, sums, terms);
+}
+
+NESTOR_AVX2 bool ErrorSum::add_lanes_widely(ErrorSum* each, double* sums, const LaneTerms& terms) {
+  return add_any_lanes(each, sums, terms);
+}
+
+bool ErrorSum::add_lanes(ErrorSum* each, double* sums, const LaneTerms& terms) {
+  if (std::any_of(each, each + kLanes, [](const ErrorSum& sum) { return sum.special_; })) return false;
+  return has_avx2() ? add_lanes_widely(each, sums, terms) : add_any_lanes(each, sums, terms);
 }
 
 double ErrorSum::error(double sum, std::optional<ElementType> narrow, double orders, double share) const {

@@ -77,6 +77,8 @@ class ErrorSum {
   void add_special(const Terms& terms, int first, double& sum);
   template <bool kErrors, bool kOperands>
   static bool add_finite_lanes(ErrorSum* each, double* sums, const LaneTerms& terms);
+  static bool add_any_lanes(ErrorSum* each, double* sums, const LaneTerms& terms);
+  static bool add_lanes_widely(ErrorSum* each, double* sums, const LaneTerms& terms);
   double inherited_ = 0;
   double squares_ = 0;
   double magnitude_ = 0;

@@ -168,6 +168,8 @@ class Reference {
   /// Elements side by side from `first` on, 16 at most, that are sums of products of two tensors: all at once, without what other values
   /// need. False, and nothing is computed: they are something else, or take more elementary evaluations than `most`.
   bool compute_products(const Element& first, int count, double most);
+  /// May it have needed() elements at all? Sums of inputs have none.
+  bool needs_others(const Element& element);
   struct Needed {
     std::vector<Element> elements;
     bool complete = false;  ///< false: there may be others
@@ -278,6 +280,8 @@ class Reference {
   std::vector<FactorPoints> factor_points(const ProductSums& sums, int read, std::size_t from, std::size_t to) const;
   /// An operand at these points. False: some of it is not known yet.
   bool load_factor(int statement, int read, const FactorPoints& points, double* values, double* errors);
+  bool load_computed(int tensor, int version, const Row& row);
+  bool add_products(const Element& first, ProductSums& sums);
   bool load_chunks(int statement, int read, const std::vector<FactorPoints>& chunks, Factor& factor);
   void add_special_products(ProductSums& sums, const ErrorsOfFactor& a, bool shared, const ErrorsOfFactor& b, int count);
   /// Statements that make single elements by themselves: with one instance, or with that (a start) and a few of a sum. -1: there is none.

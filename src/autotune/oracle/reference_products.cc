@@ -55,23 +55,33 @@ bool Reference::load_factor(int statement, int read, const FactorPoints& points,
   const auto address_of = [&](int o, int i) { return points.first[row_of(o, i)] + (across ? o : i) * points.step; };
   const auto place_of = [&](int o, int i) { return row_of(o, i) + points.lanes * (across ? o : i); };
   std::array<std::int64_t, kChunk> address;
-  std::array<double, kChunk> loaded;
+  std::array<double, kChunk> loaded, off;
   const int version = version_seen(statement, access.tensor);
-  const LazyDoubles* known = store.input ? nullptr : &version_of(access.tensor, version);
-  const LazyDoubles* off = store.input ? nullptr : &errors_of(access.tensor, version);
   for (int o = 0; o < outer; ++o) {
+    for (int i = 0; i < inner; ++i) address[static_cast<std::size_t>(i)] = address_of(o, i);
     if (store.input) {
-      for (int i = 0; i < inner; ++i) address[static_cast<std::size_t>(i)] = address_of(o, i);
       load_input(store, address.data(), loaded.data(), inner);
-      for (int i = 0; i < inner; ++i) values[place_of(o, i)] = loaded[static_cast<std::size_t>(i)];
-      continue;
+    } else if (!load_computed(access.tensor, version, {address.data(), inner, loaded.data(), off.data()})) {
+      return false;
     }
     for (int i = 0; i < inner; ++i) {
-      const std::int64_t at = address_of(o, i);
-      if (!known->known(at)) return false;
-      values[place_of(o, i)] = store.sums_16_bits ? round_to(store.type, known->get(at)) : known->get(at);
-      errors[place_of(o, i)] = off->get(at);
+      const int place = place_of(o, i);
+      values[place] = loaded[static_cast<std::size_t>(i)];
+      if (!store.input) errors[place] = off[static_cast<std::size_t>(i)];
     }
+  }
+  return true;
+}
+
+/// Elements that are known; others only where they are made at single points.
+bool Reference::load_computed(int tensor, int version, const Row& row) {
+  const Store& store = stores_[tensor];
+  const LazyDoubles &known = version_of(tensor, version), &off = errors_of(tensor, version);
+  for (int k = 0; k < row.count; ++k) {
+    const std::int64_t at = row.linear[k];
+    if (!known.known(at)) return compute_row(tensor, version, row);
+    row.values[k] = store.sums_16_bits ? round_to(store.type, known.get(at)) : known.get(at);
+    row.errors[k] = off.get(at);
   }
   return true;
 }
@@ -167,19 +177,25 @@ void Reference::add_special_products(ProductSums& sums, const ErrorsOfFactor& a,
 }
 
 bool Reference::compute_products(const Element& first, int count, double most) {
-  constexpr std::size_t kTogether = 256;  ///< chunks: what is kept of a factor takes 8 MB
   const auto product = product_sum_of(first);
   if (!product || count < 1 || count > kMostProducts) return false;
-  const Store& store = stores_[first.tensor];
-  const CompiledStatement& sum = statements_[product->sum];
-  ProductSums sums{
-      .product = *product, .stored = store.type, .terms = decltype(ProductSums::terms)(static_cast<std::size_t>(count))};
+  ProductSums sums{.product = *product,
+                   .stored = stores_[first.tensor].type,
+                   .terms = decltype(ProductSums::terms)(static_cast<std::size_t>(count))};
   limit_ = spent_ + most;
   try {
-    if (!find_terms(first, sums)) return false;
+    return find_terms(first, sums) && add_products(first, sums);
   } catch (const UserError&) {  // it takes too long
+    depth_ = 0;
     return false;
   }
+}
+
+bool Reference::add_products(const Element& first, ProductSums& sums) {
+  constexpr std::size_t kTogether = 256;  ///< chunks: what is kept of a factor takes 8 MB
+  const ProductSum& product = sums.product;
+  const Store& store = stores_[first.tensor];
+  const CompiledStatement& sum = statements_[product.sum];
   const auto is_shared = [](const std::vector<FactorPoints>& chunks) {
     return std::all_of(chunks.begin(), chunks.end(), [](const FactorPoints& points) {
       return std::all_of(points.first.begin(), points.first.begin() + points.rows,
@@ -187,14 +203,14 @@ bool Reference::compute_products(const Element& first, int count, double most) {
     });
   };
   const auto is_input = [&](int read) { return stores_[sum.reads[static_cast<std::size_t>(read)].tensor].input != nullptr; };
-  sums.exact = is_input(product->a) && is_input(product->b);
-  sums.results.fill(semantics::constant_value(store.type, statements_[product->start].value.instructions().front().number));
+  sums.exact = is_input(product.a) && is_input(product.b);
+  sums.results.fill(semantics::constant_value(store.type, statements_[product.start].value.instructions().front().number));
   for (ErrorSum& each : sums.errors) each.start(sums.results.front(), 0);
   std::array<double, std::size_t{kChunk} * kMostProducts> terms, errors;
   Factor own;
   for (std::size_t from = 0; from < sums.chunks(); from += kTogether) {
     const std::size_t to = std::min(from + kTogether, sums.chunks());
-    int a = product->a, b = product->b;
+    int a = product.a, b = product.b;
     auto of_a = factor_points(sums, a, from, to), of_b = factor_points(sums, b, from, to);
     if (!is_shared(of_a) && is_shared(of_b)) {
       std::swap(a, b);
@@ -204,7 +220,7 @@ bool Reference::compute_products(const Element& first, int count, double most) {
     if (shared) {
       for (FactorPoints& points : of_a) points.rows = points.lanes = 1;
     }
-    if (!load_chunks(product->sum, a, of_a, own) || !load_chunks(product->sum, b, of_b, last_factor_)) return false;
+    if (!load_chunks(product.sum, a, of_a, own) || !load_chunks(product.sum, b, of_b, last_factor_)) return false;
     for (std::size_t c = from; c < to; ++c) {
       const int points = sums.terms.front()[c].count;
       const auto factor = [&](const Factor& of) {
@@ -213,8 +229,7 @@ bool Reference::compute_products(const Element& first, int count, double most) {
       };
       const ErrorsOfFactor left = factor(own), right = factor(last_factor_);
       const LaneProducts kind = product_lanes(left, shared, right, points, terms.data(), errors.data());
-      const ErrorSum::LaneTerms all{terms.data(), kind == LaneProducts::exact ? nullptr : errors.data(), product->operand,
-                                    points};
+      const ErrorSum::LaneTerms all{terms.data(), kind == LaneProducts::exact ? nullptr : errors.data(), product.operand, points};
       if (kind == LaneProducts::special || !ErrorSum::add_lanes(sums.errors.data(), sums.results.data(), all))
         add_special_products(sums, left, shared, right, points);
     }

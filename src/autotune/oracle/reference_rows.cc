@@ -241,6 +241,12 @@ const std::vector<Reference::NeededRead>& Reference::needed_reads(int statement)
   return needed_reads_.emplace(statement, std::move(found)).first->second;
 }
 
+bool Reference::needs_others(const Element& element) {
+  const std::vector<int>& writers = stores_[element.tensor].writers;
+  return std::any_of(writers.begin(), writers.begin() + element.version,
+                     [&](int writer) { return !needed_reads(writer).empty(); });
+}
+
 void Reference::add_needed(int statement, const std::int64_t* dims, std::vector<Element>& found) {
   for (const NeededRead& each : needed_reads(statement)) {
     const CompiledAccess& read = statements_[statement].reads[static_cast<std::size_t>(each.read)];

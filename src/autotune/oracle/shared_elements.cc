@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <chrono>
 #include <tuple>
+#include <unordered_set>
 
 namespace nestor {
 namespace {
@@ -19,6 +20,72 @@ constexpr int kMostDepth = 64;
 constexpr double kPatience = 2;  ///< processes that do not stop by themselves are ended after so many times as long
 
 using Clock = std::chrono::steady_clock;
+
+/// What many elements need, each once. Of neighbours in a row, those between two others are looked at where one in their middle needs
+/// something new: a row of a product needs one row of its first factor, and all of the second.
+class NeedsOfMany {
+ public:
+  NeedsOfMany(Reference& reference, std::size_t most) : reference_(reference), most_(most) {}
+
+  /// Of the elements from place `first` on, until there are enough. The place of the first one that was not looked at.
+  std::size_t collect(const std::vector<Reference::Element>& elements, std::size_t first) {
+    while (first < elements.size() && found_.size() < most_) {
+      std::size_t end = first + 1;
+      while (end < elements.size() && follows(elements[end - 1], elements[end])) ++end;
+      // Where some rows needed nothing new, few of the next are looked at: what is missed is computed by who needs it.
+      const bool looks = rows_without_ < kFewRows || rows_without_ % kOneOf == 0;
+      if (looks && reference_.needs_others(elements[first])) {
+        const std::size_t before = found_.size();
+        add(elements[first]);
+        if (end - first > 1) add(elements[end - 1]);
+        add_between(elements, first, end - 1);
+        rows_without_ = found_.size() > before ? 0 : rows_without_ + 1;
+      } else {
+        ++rows_without_;
+      }
+      first = end;
+    }
+    return first;
+  }
+
+  std::vector<Reference::Element> take() {
+    std::sort(found_.begin(), found_.end());
+    return std::move(found_);
+  }
+
+ private:
+  bool follows(const Reference::Element& before, const Reference::Element& here) const {
+    return here.tensor == before.tensor && here.version == before.version && here.linear == before.linear + 1 &&
+           here.linear % std::max<std::int64_t>(reference_.row_length(here.tensor), 1) != 0;
+  }
+
+  /// Was something of it new?
+  bool add(const Reference::Element& element) {
+    const std::size_t before = found_.size();
+    for (const Reference::Element& each : reference_.needed(element, most_).elements) {
+      const std::uint64_t key = (static_cast<std::uint64_t>(each.linear) << 18U) |
+                                (static_cast<std::uint64_t>(each.tensor) << 6U) | static_cast<std::uint64_t>(each.version);
+      if (seen_.insert(key).second) found_.push_back(each);
+    }
+    return found_.size() > before;
+  }
+
+  void add_between(const std::vector<Reference::Element>& elements, std::size_t low, std::size_t high) {
+    if (high - low < 2 || found_.size() >= most_) return;
+    const std::size_t middle = low + (high - low) / 2;
+    if (!add(elements[middle])) return;
+    add_between(elements, low, middle);
+    add_between(elements, middle, high);
+  }
+
+  static constexpr int kFewRows = 4, kOneOf = 32;
+
+  Reference& reference_;
+  std::size_t most_;
+  int rows_without_ = 0;
+  std::vector<Reference::Element> found_;
+  std::unordered_set<std::uint64_t> seen_;
+};
 
 }  // namespace
 
@@ -59,7 +126,7 @@ bool SharedElements::prepare_some(const Reference::Element& element, int depth, 
   }
   std::vector<Reference::Element> left;
   std::copy_if(all.begin(), all.end(), std::back_inserter(left), [&](const auto& each) { return !reference_.known(each); });
-  if (left.size() >= static_cast<std::size_t>(processes_)) return compute(left) || forked;
+  if (left.size() >= static_cast<std::size_t>(processes_)) return compute_all(left, depth + 1) || forked;
   for (const Reference::Element& each : left) {
     if (prepare(each, depth + 1, false)) forked = true;
   }
@@ -80,6 +147,27 @@ bool SharedElements::compute_run(const std::vector<Reference::Element>& elements
     }
   }
   return true;
+}
+
+bool SharedElements::compute_all(const std::vector<Reference::Element>& elements, int depth) {
+  const auto start = Clock::now();
+  bool forked = false;
+  for (std::size_t first = 0; first < elements.size() && possible_;) {
+    if (std::chrono::duration<double>(Clock::now() - start).count() > most_seconds_) break;
+    std::size_t end = elements.size();
+    if (depth < kMostDepth) {
+      NeedsOfMany needs(reference_, most_elements_);
+      end = needs.collect(elements, first);
+      const std::vector<Reference::Element> below = needs.take();
+      if (below.size() >= static_cast<std::size_t>(processes_)) forked = compute_all(below, depth + 1) || forked;
+    }
+    std::vector<Reference::Element> left;
+    for (; first < end; ++first) {
+      if (!reference_.known(elements[first])) left.push_back(elements[first]);
+    }
+    if (!left.empty() && possible_) forked = compute(left) || forked;
+  }
+  return forked;
 }
 
 std::vector<std::size_t> SharedElements::runs_of(const std::vector<Reference::Element>& elements, std::size_t first,

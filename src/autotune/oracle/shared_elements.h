@@ -27,6 +27,9 @@ class SharedElements {
   bool prepare(const Reference::Element& element, int depth, bool takes_long);
   /// Of what it needs, as much as has room at a time. `complete`: all of it, or what is left is cheap. `chunks`: of its points, that are done.
   bool prepare_some(const Reference::Element& element, int depth, bool& complete, std::size_t& chunks);
+  /// The elements, behind what they need in turn: level by level, all of a level at once, as far as there is time. False: no process could be
+  /// started.
+  bool compute_all(const std::vector<Reference::Element>& elements, int depth);
   /// Where runs of elements begin that one process computes, in its order: every `step`-th from `first` on.
   std::vector<std::size_t> runs_of(const std::vector<Reference::Element>& elements, std::size_t first, std::size_t step) const;
   /// Those from place `first` on, before `end`. False: one takes too long, or goes wrong.

@@ -5,6 +5,7 @@
 #include "poly/algebra/values/polynomial.h"
 #include "poly/nest/scalar_semantics.h"
 #include "support/element_codec.h"
+#include "support/system/wide_vectors.h"
 
 #include <algorithm>
 #include <array>
@@ -425,15 +426,18 @@ namespace {
 
 /// As product_error() has it, of finite numbers in the range of f32; `wrong` counts others.
 template <bool kErrors>
-inline double lane_error(double a, double error_a, double b, double error_b, double result, double& wrong) {
+[[gnu::always_inline]] inline double lane_error(double a, double error_a, double b, double error_b, double result,
+                                                double& wrong) {
   const double size = std::fabs(result);
   const double inherited = kErrors ? std::fabs(a) * error_b + std::fabs(b) * error_a + error_a * error_b : 0;
-  const bool is_kept =
-      static_cast<double>(static_cast<float>(result)) == result && (inherited == 0 || inherited < 0x1p-30 * size * kUnit);
   const double tiny = size < kSmallestNormal ? kSmallestNormal / kErrorMargin : 0;
-  const bool is_number = size <= semantics::kFarthestNumber && (size > semantics::kUnderflow || size == 0);
-  wrong += is_number && inherited < kInfinite ? 0 : 1;
-  return is_kept ? inherited : inherited + kUnit * size + tiny;
+  // 1 or 0 instead of conditions within conditions: all lanes at once.
+  const double fits = static_cast<double>(static_cast<float>(result)) == result ? 1 : 0;
+  const double none = inherited == 0 ? 1 : 0, stays = inherited < 0x1p-30 * size * kUnit ? 1 : none;
+  const double large = size <= semantics::kFarthestNumber ? 0 : 1, vanishes = size <= semantics::kUnderflow ? 1 : 0,
+               zero = size == 0 ? 1 : 0, unknown = inherited < kInfinite ? 0 : 1;
+  wrong += large + vanishes - zero + unknown;
+  return fits * stays > 0 ? inherited : inherited + kUnit * size + tiny;
 }
 
 void multiply_lanes(const double* a, bool shared, const double* b, int count, double* results) {
@@ -444,35 +448,49 @@ void multiply_lanes(const double* a, bool shared, const double* b, int count, do
 }
 
 template <bool kErrors, bool kShared>
-bool fill_lanes(const ErrorsOfFactor& a, const ErrorsOfFactor& b, int count, double* results, double* errors) {
+[[gnu::always_inline]] inline bool fill_lanes(const ErrorsOfFactor& a, const ErrorsOfFactor& b, int count,
+                                              double* __restrict results, double* __restrict errors) {
   constexpr int kLanes = ErrorSum::kLanes;
-  std::array<double, kLanes> wrong{};
+  double wrong[kLanes] = {};
   for (int k = 0; k < count; ++k) {
-    const std::ptrdiff_t at = std::ptrdiff_t{kLanes} * k;
+    const std::ptrdiff_t at = std::ptrdiff_t{kLanes} * k, at_a = kShared ? k : at;
+    const double *of_a = a.values + at_a, *of_b = b.values + at;
+    const double *off_a = kErrors ? a.errors + at_a : nullptr, *off_b = kErrors ? b.errors + at : nullptr;
+    double *product = results + at, *error = errors + at;
     for (int lane = 0; lane < kLanes; ++lane) {
-      const std::ptrdiff_t here = at + lane, of_a = kShared ? k : here;
-      const double error_a = kErrors ? a.errors[of_a] : 0, error_b = kErrors ? b.errors[here] : 0;
-      results[here] = a.values[of_a] * b.values[here];
-      errors[here] = lane_error<kErrors>(a.values[of_a], error_a, b.values[here], error_b, results[here], wrong[lane]);
+      const int lane_a = kShared ? 0 : lane;
+      product[lane] = of_a[lane_a] * of_b[lane];
+      error[lane] = lane_error<kErrors>(of_a[lane_a], kErrors ? off_a[lane_a] : 0, of_b[lane], kErrors ? off_b[lane] : 0,
+                                        product[lane], wrong[lane]);
     }
   }
-  return std::all_of(wrong.begin(), wrong.end(), [](double lane) { return lane == 0; });
+  return std::all_of(wrong, wrong + kLanes, [](double lane) { return lane == 0; });
+}
+
+/// Errors of all or of none; the first factor is shared or not.
+[[gnu::always_inline]] inline bool fill(const ErrorsOfFactor& a, bool shared, const ErrorsOfFactor& b, int count, double* results,
+                                        double* errors) {
+  if (a.errors == nullptr)
+    return shared ? fill_lanes<false, true>(a, b, count, results, errors)
+                  : fill_lanes<false, false>(a, b, count, results, errors);
+  return shared ? fill_lanes<true, true>(a, b, count, results, errors) : fill_lanes<true, false>(a, b, count, results, errors);
+}
+
+NESTOR_AVX2 bool fill_widely(const ErrorsOfFactor& a, bool shared, const ErrorsOfFactor& b, int count, double* results,
+                             double* errors) {
+  return fill(a, shared, b, count, results, errors);
 }
 
 }  // namespace
 
 LaneProducts product_lanes(const ErrorsOfFactor& a, bool shared, const ErrorsOfFactor& b, int count, double* results,
                            double* errors) {
-  bool numbers = false;
   if (a.errors == nullptr) {
     multiply_lanes(a.values, shared, b.values, count, results);
     if (all_exact(results, count * ErrorSum::kLanes)) return LaneProducts::exact;
-    numbers =
-        shared ? fill_lanes<false, true>(a, b, count, results, errors) : fill_lanes<false, false>(a, b, count, results, errors);
-  } else {
-    numbers =
-        shared ? fill_lanes<true, true>(a, b, count, results, errors) : fill_lanes<true, false>(a, b, count, results, errors);
   }
+  const bool numbers =
+      has_avx2() ? fill_widely(a, shared, b, count, results, errors) : fill(a, shared, b, count, results, errors);
   return numbers ? LaneProducts::inexact : LaneProducts::special;
 }
 

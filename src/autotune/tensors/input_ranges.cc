@@ -40,6 +40,19 @@ class Demands {
     }
   }
 
+  /// Of reads, each of which may have been written twice.
+  static bool are_equal(const Statement& statement, const ScalarExpr& a, const ScalarExpr& b) {
+    const auto first_read = [&](const ScalarExpr& node) {
+      if (node.op() != ScalarOp::read) return node;
+      const Access& access = statement.reads[static_cast<std::size_t>(node.ordinal())];
+      const auto first = std::find_if(statement.reads.begin(), statement.reads.end(), [&](const Access& other) {
+        return other.tensor == access.tensor && other.relation.is_equal(access.relation);
+      });
+      return ScalarExpr::read(static_cast<int>(first - statement.reads.begin()), node.type());
+    };
+    return a.rewrite(first_read).equals(b.rewrite(first_read));
+  }
+
   void nonnegative(const Statement& statement, const ScalarExpr& expr) {
     const auto both = [&] {
       nonnegative(statement, expr.args()[0]);
@@ -52,7 +65,7 @@ class Demands {
         return nonnegative(statement, expr.args()[0]);
       case ScalarOp::mul:
       case ScalarOp::div:
-        return expr.args()[0].equals(expr.args()[1]) ? void() : both();
+        return are_equal(statement, expr.args()[0], expr.args()[1]) ? void() : both();
       case ScalarOp::add:
       case ScalarOp::min:
         return both();
@@ -92,7 +105,7 @@ class Demands {
       case ScalarOp::abs:
         return at_most(statement, expr.args()[0], most);
       case ScalarOp::mul:
-        if (expr.args()[0].equals(expr.args()[1])) return at_most(statement, expr.args()[0], std::sqrt(most));
+        if (are_equal(statement, expr.args()[0], expr.args()[1])) return at_most(statement, expr.args()[0], std::sqrt(most));
         for (const int k : {0, 1}) {
           const ScalarExpr &factor = expr.args()[static_cast<std::size_t>(k)],
                            &rest = expr.args()[static_cast<std::size_t>(1 - k)];
