@@ -9,6 +9,7 @@
 
 #include <gtest/gtest.h>
 
+#include <limits>
 #include <set>
 
 namespace nestor {
@@ -37,6 +38,50 @@ TEST(GpuSteps, ABlockGoesThroughTheStepsOfASequenceFirst) {
       EXPECT_EQ(problem.difference(point, sizes), "") << batch << " " << times;
     }
   }
+}
+
+/// far[t + 1, r] = min(far[t, r] + the least of |far[t, r] - ball[b]|, 20): rays that go from step to step, none of which is work for a block.
+Nest marching_rays(std::int64_t rays, std::int64_t balls, std::int64_t steps) {
+  using namespace samples;
+  const std::string step = "0 <= t < T and 0 <= r < R";
+  const ScalarExpr apart = read(0) - read(1);
+  return NestBuilder("marching_rays", {{"R", rays}, {"B", balls}, {"T", steps}})
+      .tensor("start", TensorRole::input, {"R"})
+      .tensor("ball", TensorRole::input, {"B"})
+      .tensor("near", TensorRole::temporary, {"T", "R"})
+      .tensor("far", TensorRole::output, {"T + 1", "R"})
+      .statement("begin[t, r] : t = 0 and 0 <= r < R", "far[t, r]", {"start[r]"}, read(0))
+      .statement("first[t, s, r, b] : " + step + " and s = 0 and b = 0", "near[t, r]", {},
+                 number(std::numeric_limits<double>::infinity()))
+      .statement("near[t, s, r, b] : " + step + " and s = 1 and 0 <= b < B", "near[t, r]", {"far[t, r]", "ball[b]"},
+                 ScalarExpr::make(ScalarOp::abs, {apart}), ReductionOp::min)
+      .join_last()
+      .statement("go[t, s, r, b] : " + step + " and s = 2 and b = 0", "far[t + 1, r]", {"far[t, r]", "near[t, r]"},
+                 ScalarExpr::make(ScalarOp::min, {read(0) + read(1), number(20)}))
+      .join_last()
+      .build();
+}
+
+TEST(GpuSteps, ThreadsShareManyShortSequences) {
+  SearchedProblem many(marching_rays(131072, 40, 9), {}), few(marching_rays(96, 4096, 9), {});
+  std::set<std::string> plans;
+  for (std::size_t k = 0; k < 4; ++k) {
+    const Point point = many.space->defaults().at(k);
+    const Candidate candidate = many.space->candidate(point);
+    if (!candidate.infeasible.empty()) continue;
+    plans.insert(plan_of(many, candidate));
+    for (const std::int64_t rays : {1, 127, 128, 700}) {
+      for (const std::int64_t steps : {1, 2, 5})
+        EXPECT_EQ(many.difference(point, {{"R", rays}, {"B", 3 + rays % 5}, {"T", steps}}), "")
+            << k << " " << rays << " " << steps;
+    }
+  }
+  EXPECT_GE(plans.size(), 3U) << "128, 512 and 256 of them a block";
+  const auto first_plan = [](SearchedProblem& problem) {
+    return plan_of(problem, problem.space->candidate(problem.space->defaults().front()));
+  };
+  EXPECT_NE(first_plan(many).find("(R - 1) / 128 + 1, 0) blocks"), std::string::npos) << first_plan(many);
+  EXPECT_EQ(first_plan(few).find("(R - 1) / 128 + 1, 0) blocks"), std::string::npos) << "a long step keeps a block busy";
 }
 
 /// Every guess that has a plan, of recurrences with an axis of independent sequences, without one, and with columns at the place of rows.

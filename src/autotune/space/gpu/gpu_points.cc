@@ -605,28 +605,32 @@ const FusionGroup* heaviest_recurrence(RuleVariants& variants, const RuleVariant
                      [&](const FusionGroup& each) { return std::any_of(each.forms.begin(), each.forms.end(), is_inside); });
 }
 
-/// Recurrences: each thread runs through a serial loop for elements of its own; of two such loops, threads share wavefronts.
-void add_recurrences(const GpuPointSource& source, const RuleChoice& choice, bool systems, std::vector<NamedValues>& points) {
+/// Each thread runs through the serial loop of the heaviest recurrence for elements of its own.
+void add_inside(const GpuPointSource& source, const RuleChoice& choice, Fusion fusion, std::initializer_list<std::int64_t> blocks,
+                std::vector<NamedValues>& points) {
   const RuleVariant& variant = source.variants.at(choice);
-  const Nest& nest = source.variants.nest(variant);
-  const auto add = [&](Fusion fusion, std::initializer_list<std::int64_t> blocks) {
-    const FusionGroup* group = heaviest_recurrence(source.variants, variant, fusion);
-    for (std::size_t form = group == nullptr ? 0 : group->forms.size(); form-- > 0;) {
-      if (!is_inside(group->forms[form])) continue;
-      for (const std::int64_t threads : blocks) {
-        NamedValues values = values_of_recurrence(nest, variant.structure, *group, group->forms[form], threads);
-        values["form"] = static_cast<std::int64_t>(form);
-        points.push_back(completed(source, choice, fusion, std::move(values)));
-      }
+  const FusionGroup* group = heaviest_recurrence(source.variants, variant, fusion);
+  for (std::size_t form = group == nullptr ? 0 : group->forms.size(); form-- > 0;) {
+    if (!is_inside(group->forms[form])) continue;
+    for (const std::int64_t threads : blocks) {
+      NamedValues values =
+          values_of_recurrence(source.variants.nest(variant), variant.structure, *group, group->forms[form], threads);
+      values["form"] = static_cast<std::int64_t>(form);
+      points.push_back(completed(source, choice, fusion, std::move(values)));
     }
-  };
+  }
+}
+
+/// Recurrences: each thread runs through a serial loop; of two such loops, threads share wavefronts.
+void add_recurrences(const GpuPointSource& source, const RuleChoice& choice, bool systems, std::vector<NamedValues>& points) {
   if (systems) {
     // With what computes the matrices in one kernel, then apart: what is likely of either comes first.
     for (const std::int64_t threads : {128, 64, 256}) {
-      for (const Fusion fusion : {Fusion::maximal, Fusion::careful}) add(fusion, {threads});
+      for (const Fusion fusion : {Fusion::maximal, Fusion::careful}) add_inside(source, choice, fusion, {threads}, points);
     }
   }
-  for (const Fusion fusion : {Fusion::maximal, Fusion::careful, Fusion::none}) add(fusion, {128, 32, 256});
+  for (const Fusion fusion : {Fusion::maximal, Fusion::careful, Fusion::none})
+    add_inside(source, choice, fusion, {128, 32, 256}, points);
 }
 
 /// A recurrence whose statements have loops of their own in each step, or one of a single statement, and the independent axes around these.
@@ -651,7 +655,24 @@ DistributedGroup heaviest_distributed(RuleVariants& variants, const RuleVariant&
   return {group, form ? independent_axes(*group, *form) : std::vector<int>{}};
 }
 
-/// A block goes through the steps of a sequence; each step of all sequences has a launch for each statement, or one kernel of tiles along the
+double extent_of(const RuleVariant& variant, const std::vector<int>& axes) {
+  double points = 1;
+  for (const int axis : axes) points *= static_cast<double>(variant.structure.axes[static_cast<std::size_t>(axis)].extent);
+  return points;
+}
+
+/// Does a step of one sequence keep no block busy, while there are sequences enough for some in each thread?
+bool has_many_short_sequences(const GpuPointSource& source, const RuleVariant& variant, const FusionGroup& group,
+                              const std::vector<int>& independent) {
+  constexpr double kShort = 512;      // points of a step
+  constexpr double kSequences = 256;  // of a multiprocessor, side by side
+  if (independent.empty()) return false;
+  const double step =
+      heaviest_points(variant, group) / (extent_of(variant, independent) * extent_of(variant, serial_axes(group)));
+  return step <= kShort && extent_of(variant, {independent.back()}) >= kSequences * source.limits.units;
+}
+
+/// A block goes through the steps of a sequence, or threads through those of many short ones; each step of all sequences has a launch for each statement, or one kernel of tiles along the
 /// last two common axes.
 void add_distributed(const GpuPointSource& source, const RuleChoice& choice, std::vector<NamedValues>& points) {
   const RuleVariant& variant = source.variants.at(choice);
@@ -676,11 +697,17 @@ void add_distributed(const GpuPointSource& source, const RuleChoice& choice, std
       values["cluster"] = 1;
       to.push_back(completed(source, choice, fusion, std::move(values)));
     };
-    for (const std::int64_t threads : {256, 64, 128, 512}) {
+    const auto add_sequences = [&](std::int64_t threads, std::int64_t tile, std::vector<NamedValues>& to) {
       NamedValues values{{"form", kDistributedForm}, {"threads", threads}};
-      for (const int axis : independent) values[tile_of(axis)] = 1;
-      if (!independent.empty()) add(std::move(values), threads == 256 ? points : others);
+      for (const int axis : independent) values[tile_of(axis)] = axis == independent.back() ? tile : 1;
+      if (!independent.empty()) add(std::move(values), to);
+    };
+    if (has_many_short_sequences(source, variant, *group, independent)) {
+      add_sequences(128, 128, points);
+      for (const Fusion each : {Fusion::maximal, Fusion::careful}) add_inside(source, choice, each, {128}, points);
+      for (const auto& [threads, tile] : {std::pair{128, 512}, {64, 256}}) add_sequences(threads, tile, points);
     }
+    for (const std::int64_t threads : {256, 64, 128, 512}) add_sequences(threads, 1, threads == 256 ? points : others);
     NamedValues launches{{"threads", 256}};
     for (const int axis : free) launches[tile_of(axis)] = 0;
     add(std::move(launches), points);
@@ -700,10 +727,7 @@ bool has_large_steps(const GpuPointSource& source, const RuleChoice& choice) {
   const RuleVariant& variant = source.variants.at(choice);
   const auto [group, independent] = heaviest_distributed(source.variants, variant, Fusion::none);
   if (group == nullptr) return false;
-  double steps = 1;
-  for (const std::vector<int>& axes : {independent, serial_axes(*group)}) {
-    for (const int axis : axes) steps *= static_cast<double>(variant.structure.axes[static_cast<std::size_t>(axis)].extent);
-  }
+  const double steps = extent_of(variant, independent) * extent_of(variant, serial_axes(*group));
   const double points = heaviest_points(variant, *group);
   return points >= static_cast<double>(kWarp) * steps &&
          points >= kPart * heaviest_points(variant, source.variants.heaviest(variant, Fusion::none));
