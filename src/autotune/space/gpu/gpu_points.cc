@@ -703,9 +703,7 @@ void add_distributed(const GpuPointSource& source, const RuleChoice& choice, std
       if (!independent.empty()) add(std::move(values), to);
     };
     if (has_many_short_sequences(source, variant, *group, independent)) {
-      add_sequences(128, 128, points);
-      for (const Fusion each : {Fusion::maximal, Fusion::careful}) add_inside(source, choice, each, {128}, points);
-      for (const auto& [threads, tile] : {std::pair{128, 512}, {64, 256}}) add_sequences(threads, tile, points);
+      for (const auto& [threads, tile] : {std::pair{128, 128}, {128, 512}, {64, 256}}) add_sequences(threads, tile, points);
     }
     for (const std::int64_t threads : {256, 64, 128, 512}) add_sequences(threads, 1, threads == 256 ? points : others);
     NamedValues launches{{"threads", 256}};
