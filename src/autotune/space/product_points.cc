@@ -39,15 +39,26 @@ std::optional<ProductAxes> axes_of(const LoopGroup& loop_group, const Statement&
   return axes;
 }
 
-}  // namespace
-
-std::vector<NamedValues> likely_product_tiles(const Nest& nest, const NestStructure& structure, const FusionGroup& group,
-                                              const GpuLimits& limits) {
+/// Those of the first product of the group's heaviest loop group.
+std::optional<ProductAxes> axes_of(const Nest& nest, const NestStructure& structure, const FusionGroup& group) {
   const LoopGroup& heavy = structure.loop_groups[static_cast<std::size_t>(group.heaviest)];
   std::optional<ProductAxes> axes;
   for (const std::string& name : heavy.statements) {
     if (!axes) axes = axes_of(heavy, nest.statement(name), group);
   }
+  return axes;
+}
+
+}  // namespace
+
+std::vector<int> tiled_by_products(const Nest& nest, const NestStructure& structure, const FusionGroup& group) {
+  const auto axes = axes_of(nest, structure, group);
+  return axes ? std::vector<int>{axes->row, axes->column} : std::vector<int>{};
+}
+
+std::vector<NamedValues> likely_product_tiles(const Nest& nest, const NestStructure& structure, const FusionGroup& group,
+                                              const GpuLimits& limits) {
+  const auto axes = axes_of(nest, structure, group);
   if (!axes) return {};
   const auto name_of = [&](int axis) { return "tile." + structure.axes[static_cast<std::size_t>(axis)].name; };
   double work = 1;

@@ -15,4 +15,7 @@ namespace nestor {
 std::vector<NamedValues> likely_product_tiles(const Nest& nest, const NestStructure& structure, const FusionGroup& group,
                                               const GpuLimits& limits);
 
+/// The axes of its rows and columns; empty elsewhere.
+std::vector<int> tiled_by_products(const Nest& nest, const NestStructure& structure, const FusionGroup& group);
+
 }  // namespace nestor

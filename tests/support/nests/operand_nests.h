@@ -68,6 +68,21 @@ inline Nest f32_product(const std::function<ScalarExpr(const ScalarExpr&)>& fini
       .build();
 }
 
+/// out[i, j] = sum over l < 3 and k of x[l, i, k] y[j, l, k], all in f32. `tap`: what stands for l.
+inline Nest f32_taps(const std::string& tap = "l") {
+  const std::string pair = "0 <= i < M and 0 <= j < N", terms = " and 0 <= " + tap + " < 3 and 0 <= k < K";
+  return NestBuilder("f32_taps", {{"M", 2048}, {"N", 1024}, {"K", 512}})
+      .tensor("x", TensorRole::input, {"3", "M", "K"})
+      .tensor("y", TensorRole::input, {"N", "3", "K"})
+      .tensor("sums", TensorRole::temporary, {"M", "N"})
+      .tensor("out", TensorRole::output, {"M", "N"})
+      .statement("init[i, j] : " + pair, "sums[i, j]", {}, number(0))
+      .statement("sum[i, j, l, k] : " + pair + terms, "sums[i, j]", {"x[" + tap + ", i, k]", "y[j, " + tap + ", k]"},
+                 read(0) * read(1), ReductionOp::add)
+      .statement("out[i, j] : " + pair, "out[i, j]", {"sums[i, j]"}, read(0))
+      .build();
+}
+
 /// out[i, d] = sum over j of w[i, j] v[j, d] over the sum of w[i, j], with w[i, j] = sum over e < 64 of q[i, e] k[j, e] in f32: linear attention,
 /// whose weights may be as small as elements of q are.
 inline Nest linear_attention(ElementType type = ElementType::f16) {

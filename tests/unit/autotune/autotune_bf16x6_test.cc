@@ -46,6 +46,18 @@ TEST(Bf16x6Space, FirstGuessesHaveProductsOfParts) {
   EXPECT_LT(on_lanes, guesses.points.size()) << "plain lanes are tried, too";
 }
 
+/// Of terms along several dims the outer ones are loops around tiles of the innermost, whose size is known then.
+TEST(Bf16x6Space, TermsMayRunAlongSeveralDims) {
+  const Sizes sizes{{"M", 2048}, {"N", 1024}, {"K", 200}};
+  EXPECT_THAT(sizes_known_to_products(f32_taps(), sizes), ::testing::ElementsAre("K"));
+  EXPECT_THAT(sizes_known_to_products(f32_taps(), {{"M", 128}, {"N", 128}, {"K", 200}}), ::testing::IsEmpty()) << "small";
+  Guesses guesses(fix_sizes(f32_taps(), {{"K", 200}}), sizes);
+  for (const std::size_t k : {0U, 1U, 2U}) {
+    EXPECT_TRUE(guesses.in_parts(k)) << k;
+    EXPECT_EQ(guesses.wrong(guesses.points.at(k), {{"M", 70}, {"N", 132}, {"K", 200}}), "") << k;
+  }
+}
+
 /// Rows of tiles are the outer ones of the result, whichever operand they come from: parts have an index of their own behind those.
 TEST(Bf16x6Space, RowsAreTheOuterOnesOfTheResult) {
   const std::string pair = "0 <= b < B and 0 <= j < N and 0 <= i < M";

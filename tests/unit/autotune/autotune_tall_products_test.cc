@@ -1,10 +1,13 @@
-// Products of f32 with few results and long sums, on lanes: parts of the sums keep all units busy, with tiles of rows and columns in each.
+// Products of f32 with few results and long sums: parts of the sums keep all units busy, with tiles of rows and columns in each.
+#include "codegen/gpu/kernel_plans.h"
 #include "support/nests/sample_nests.h"
 #include "support/nests/space_guesses.h"
 #include "support/simt/simt_image.h"
 #include "unit/autotune/candidate_steps.h"
 
 #include <gtest/gtest.h>
+
+#include <algorithm>
 
 namespace nestor {
 namespace {
@@ -48,6 +51,53 @@ TEST(TallProducts, ManyResultsNeedNoParts) {
   testing::SpaceGuesses guesses(weighted_gram(), {{"N", 2048}, {"I", 2048}});
   for (std::size_t k = 0; k < std::min<std::size_t>(guesses.points.size(), 3); ++k)
     EXPECT_EQ(value_or(guesses.values(k), "split_axis", -1), -1) << k;
+}
+
+/// Rows whose parts in bf16 are multiplied seldom: parts of their sums on tensor cores, and lanes by turns.
+TEST(TallProducts, PartsInBf16TakeTurnsWithLanes) {
+  const Sizes fixed{{"I", 120}};
+  testing::SpaceGuesses guesses(fix_sizes(weighted_gram(), fixed), fixed);
+  ASSERT_TRUE(guesses.has_rule(0, "bf16x6"));
+  EXPECT_FALSE(guesses.has_rule(1, "bf16x6"));
+  EXPECT_TRUE(guesses.has_rule(2, "bf16x6"));
+  const Candidate candidate = guesses.space->candidate(guesses.points.at(0));
+  EXPECT_TRUE(std::any_of(candidate.steps.begin(), candidate.steps.end(),
+                          [](const Step& step) { return step.args.at(0) == "split_reduction"; }));
+  EXPECT_EQ(guesses.space->candidate(guesses.points.at(1)).least_ms, 0) << "it need not wait";
+  const CompiledNvptx compiled = compile_nvptx(guesses.program(0), {});
+  const auto& kernels = compiled.plans->kernels;
+  EXPECT_TRUE(std::any_of(kernels.begin(), kernels.end(), [](const auto& kernel) { return kernel.tensor.has_value(); }));
+  for (const std::int64_t rows : {1, 700})
+    EXPECT_EQ(testing::run_emulated(compiled, guesses.meaning(), {{"N", rows}, {"I", 120}}, {.tolerance = 1e-4}, {1}), "")
+        << rows;
+}
+
+TEST(TallProducts, LanesWaitWhereElementsAreMultipliedOften) {
+  testing::SpaceGuesses guesses(weighted_gram(), {{"N", 65536}, {"I", 2048}});
+  EXPECT_TRUE(guesses.has_rule(0, "bf16x6") && guesses.has_rule(1, "bf16x6"));
+}
+
+/// out[v, m, s] = sum over n of x[n, v] y[m, n, s]: rows of tiles are two loops further out than columns.
+TEST(TallProducts, RowsMayBeOuterLoops) {
+  const std::string cell = "0 <= v < V and 0 <= m < M and 0 <= s < M";
+  const Nest nest = NestBuilder("outer_rows", {{"V", 64}, {"M", 96}})
+                        .tensor("x", TensorRole::input, {"M", "V"})
+                        .tensor("y", TensorRole::input, {"M", "M", "M"})
+                        .tensor("sum", TensorRole::temporary, {"V", "M", "M"})
+                        .tensor("out", TensorRole::output, {"V", "M", "M"})
+                        .statement("init[v, m, s] : " + cell, "sum[v, m, s]", {}, number(0))
+                        .statement("sum[v, m, s, n] : " + cell + " and 0 <= n < M", "sum[v, m, s]", {"x[n, v]", "y[m, n, s]"},
+                                   read(0) * read(1), ReductionOp::add)
+                        .statement("out[v, m, s] : " + cell, "out[v, m, s]", {"sum[v, m, s]"}, read(0))
+                        .build();
+  const Sizes fixed{{"V", 50}, {"M", 24}};
+  testing::SpaceGuesses guesses(fix_sizes(nest, fixed), fixed);
+  const auto found = std::find_if(guesses.points.begin(), guesses.points.end(), [&](const Point& point) {
+    return value_or(named_values(*guesses.space, point), "tile.v", 0) == 64 && guesses.space->candidate(point).infeasible.empty();
+  });
+  ASSERT_NE(found, guesses.points.end());
+  const CompiledNvptx compiled = compile_nvptx(guesses.program(*found), {});
+  EXPECT_EQ(testing::run_emulated(compiled, guesses.meaning(), fixed, {}, {1}), "");
 }
 
 }  // namespace

@@ -195,6 +195,35 @@ TEST(Bf16x6, PartsOfWhatChangesLaterAreMadeAgain) {
   EXPECT_EQ(differences(early, again, {{"M", 4}}, 20), 0);
 }
 
+/// Few results of many terms can be cut into parts then.
+TEST(Bf16x6, TallSumsStayInPlace) {
+  const auto chunks = [](std::int64_t rows, std::int64_t terms) {
+    Nest nest = f32_product();
+    for (SizeParam& size : nest.sizes) size.default_value = size.name == "K" ? terms : rows;
+    return in_parts(nest).find_statement("sums_chunks_sum") != nullptr;
+  };
+  EXPECT_FALSE(chunks(256, 8192));
+  EXPECT_TRUE(chunks(257, 8192)) << "more results";
+  EXPECT_TRUE(chunks(256, 8191)) << "fewer terms";
+}
+
+TEST(Bf16x6, TermsOfSeveralDimsStayInPlace) {
+  const Nest before = f32_taps(), after = in_parts(before);
+  validate(after);
+  EXPECT_EQ(after.find_statement("sums_chunks_sum"), nullptr);
+  EXPECT_EQ(after.statement("sum").dims, before.statement("sum").dims);
+  EXPECT_EQ(after.statement("sum").reads.size(), 6U);
+  EXPECT_EQ(differences(before, after, {{"M", 4}, {"N", 3}, {"K", 5}}, 20), 0);
+  EXPECT_EQ(matches(f32_taps("l + 1")), 0U) << "terms below 0";
+  const auto deep = [](std::int64_t terms) {
+    Nest nest = f32_taps();
+    nest.sizes.back().default_value = terms;
+    return matches(nest);
+  };
+  EXPECT_EQ(deep(16), 1U);
+  EXPECT_EQ(deep(15), 0U) << "few terms along the innermost dim";
+}
+
 /// Rows of one special value, or of one among ordinary ones, against each other; and values that bf16 does not hold.
 const std::vector<double>& special_values() {
   constexpr double kInfinity = std::numeric_limits<double>::infinity(), kNaN = std::numeric_limits<double>::quiet_NaN();

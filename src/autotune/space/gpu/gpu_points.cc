@@ -121,15 +121,23 @@ Cut useful_cut(const RuleVariant& variant, const FusionGroup& group, const Tenso
   return best;
 }
 
+/// The axis, among those that can be cut, as the usual rules number it; -1: it is none of them. Parts of operands leave sums as they are.
+int usual_axis(const GpuPointSource& source, const std::set<std::string>& rules, int axis) {
+  std::set<std::string> others = rules;
+  others.erase(kPartsRule);
+  if (others != source.usual_rules) return -1;
+  const auto same = [&](int split) { return source.variants.axis_after(rules, source.usual_rules, split) == axis; };
+  const auto found = std::find_if(source.split_axes.begin(), source.split_axes.end(), same);
+  return found == source.split_axes.end() ? -1 : *found;
+}
+
 /// How much is fused where the product's sum, or the loop over its columns, is cut into parts along the axis; nothing where it cannot be.
 std::optional<Fusion> fusion_of_parts(const GpuPointSource& source, const RuleChoice& rules, Fusion whole, const TensorAxes& axes,
                                       int split) {
   constexpr std::int64_t kSomeParts = 4;
   const RuleVariant& variant = source.variants.at(rules);
   const FusionGroup& group = source.variants.heaviest(variant, whole);
-  // Axes that can be cut are numbered as after the usual rules.
-  const bool possible = rules.rules == source.usual_rules &&
-                        std::find(source.split_axes.begin(), source.split_axes.end(), split) != source.split_axes.end() &&
+  const bool possible = usual_axis(source, rules.rules, split) >= 0 &&
                         !rows_follow_stream(source.variants.nest(variant), variant.structure, group, axes);
   if (!possible || whole == Fusion::maximal) return possible ? std::optional(whole) : std::nullopt;
   if (whole != Fusion::prepared) return std::nullopt;
@@ -163,7 +171,7 @@ void add_tensor_values(const GpuPointSource& source, const std::set<std::string>
       if (added) known->second = fusion_of_parts(source, rules, fusion, *axes, cut.axis);
       if (known->second) {
         NamedValues parts = values;
-        parts["split_axis"] = cut.axis;
+        parts["split_axis"] = usual_axis(source, chosen, cut.axis);
         parts["num_splits"] = cut.parts;
         parts["fusion"] = place_of(*known->second);
         points.push_back(std::move(parts));
@@ -791,16 +799,28 @@ void add_pair_sums(const GpuPointSource& source, const RuleChoice& choice, std::
   }
 }
 
+/// One of each, as long as both have some.
+std::vector<NamedValues> by_turns(std::vector<NamedValues> first, std::vector<NamedValues> second) {
+  std::vector<NamedValues> all;
+  for (std::size_t k = 0; k < std::max(first.size(), second.size()); ++k) {
+    for (std::vector<NamedValues>* list : {&first, &second}) {
+      if (k < list->size()) all.push_back(std::move((*list)[k]));
+    }
+  }
+  return all;
+}
+
 }  // namespace
 
 bool has_tensor_cores(const GpuLimits& limits) { return limits.sm >= 80; }
 
 std::vector<NamedValues> likely_gpu_values(const GpuPointSource& source) {
-  std::vector<NamedValues> points;
+  std::vector<NamedValues> points, of_parts;
   if (has_tensor_cores(source.limits)) {
     add_products_again(source, points);
     add_parts_of_tiles(source, points);
     add_products(source, points);
+    if (parts_may_cost_more(source.variants, source.tensor_rules.front(), source.limits)) of_parts.swap(points);
   }
   RuleChoice simple{source.usual_rules};
   std::erase_if(simple.rules, [](const std::string& rule) { return makes_composites(rule); });
@@ -841,7 +861,7 @@ std::vector<NamedValues> likely_gpu_values(const GpuPointSource& source) {
   add_column_values(source, simple.rules, ColumnSums::lighter, points);
   // At last what is right for any nest: each statement in kernels of its own, in a shape that suits it.
   points.push_back(completed(source, simple, Fusion::none, {{"threads", 256}, {"cluster", 1}}));
-  return points;
+  return of_parts.empty() ? points : by_turns(std::move(of_parts), std::move(points));
 }
 
 }  // namespace nestor

@@ -5,6 +5,7 @@
 #include "autotune/space/window_points.h"
 #include "codegen/tile/contraction.h"
 #include "poly/algebra/all_rules.h"
+#include "poly/algebra/values/nest_edit.h"
 #include "support/tensor_view.h"
 
 #include <algorithm>
@@ -25,6 +26,7 @@ constexpr std::int64_t kShortColumn = 32;    ///< in the registers of a thread
 constexpr std::int64_t kSmallArgument = 8;   ///< of the largest argument's elements: rows of what is smaller matter little
 constexpr std::int64_t kMostOfStep = 4096;   ///< elements of a temporary that a block keeps through a step
 constexpr std::int64_t kMostWeights = 4096;  ///< of rows of weights that a block keeps for what sums them up
+constexpr double kManyProducts = 1 << 27;    ///< that parts in memory may be worth
 constexpr std::int64_t kMostDepth = 512;     ///< elements of a row that a block keeps beside tiles of what it is multiplied with
 
 bool is_half_input(const Nest& nest, const Access& access) {
@@ -52,15 +54,6 @@ bool is_reduced(const Statement& statement, const Access& read) {
   if (!statement.reduction) return false;
   const auto dims = followed_dims(read);
   return std::any_of(dims.begin(), dims.end(), [&](const auto& dim) { return dim && !follows(statement.write, *dim); });
-}
-
-/// Dims that the statement reduces.
-int reduced_dims(const Statement& statement) {
-  const auto written = followed_dims(statement.write);
-  int reduced = static_cast<int>(statement.dims.size());
-  for (int dim = 0; dim < static_cast<int>(statement.dims.size()); ++dim)
-    reduced -= std::find(written.begin(), written.end(), std::optional(dim)) != written.end() ? 1 : 0;
-  return reduced;
 }
 
 /// The sizes in the extents that a product of matrices sums over, beside a factor that may be stored in 16 bits; none where those are beyond
@@ -210,7 +203,7 @@ std::set<std::string> sizes_of_computed_factors(const Nest& nest) {
   std::set<std::string> found;
   for (const RuleMatch& match : rule(kFactorRule).find(nest)) {
     const Statement& statement = nest.statement(match.target.at(0));
-    if (reduced_dims(statement) < 2) continue;
+    if (reduced_dims(statement).size() < 2) continue;
     for (const Access& read : statement.reads) {
       if (is_half_input(nest, read)) add_sizes(nest, read, [&](int dim) { return !follows(statement.write, dim); }, found);
     }
@@ -300,6 +293,21 @@ std::set<std::string> sizes_between(const Nest& nest, const std::vector<const St
   return found;
 }
 
+/// Sizes in the extents along which products of f32 sum over several dims, where these are large enough for products of parts (rule bf16x6).
+std::set<std::string> sizes_of_wide_terms(const Nest& nest, const Statement& statement, const Sizes& sizes) {
+  const auto product = unscaled_contraction_of(statement);
+  std::set<std::string> found;
+  double points = 1;
+  for (int d = 0; d < static_cast<int>(statement.dims.size()); ++d)
+    points *= static_cast<double>(evaluate_at(extent_of(nest, statement.domain, d), sizes));
+  for (const int ordinal : {product->a, product->b}) {
+    const Access& operand = statement.reads[static_cast<std::size_t>(ordinal)];
+    if (nest.tensor(operand.tensor).type != ElementType::f32 || points < kManyProducts) return {};
+    add_sizes(nest, operand, [&](int dim) { return !follows(statement.write, dim); }, found);
+  }
+  return found;
+}
+
 /// Sizes in the extents of what a block keeps from statement to statement in a step of a recurrence.
 std::set<std::string> sizes_of_steps(const Nest& nest, const Sizes& sizes) {
   std::map<int, std::vector<const Statement*>> groups;
@@ -353,8 +361,10 @@ std::set<std::string> sizes_known_to_products(const Nest& nest, const Sizes& siz
       before.merge(sizes_of_depth(nest, statement, sizes, kMostDepth));
       found.merge(sizes_of_layouts(nest, statement, sizes));
       // Loops over taps stand around tiles of the innermost terms.
-      if (reduced_dims(statement) > 1)
+      if (reduced_dims(statement).size() > 1) {
         found.merge(sizes_of_depth(nest, statement, sizes, std::numeric_limits<std::int64_t>::max()));
+        found.merge(sizes_of_wide_terms(nest, statement, sizes));
+      }
     }
     if (!before.empty()) depths[statement.write.tensor].merge(before);
     const bool comes =

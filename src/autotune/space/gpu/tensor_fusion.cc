@@ -519,6 +519,29 @@ std::vector<std::set<std::string>> rules_with_fewer_copies(RuleVariants& variant
   return choices;
 }
 
+bool parts_may_cost_more(RuleVariants& variants, const std::set<std::string>& rules, const GpuLimits& limits) {
+  constexpr double kParts = 3, kSurelyEnough = 256;  // products of an element, whose parts are about 20 bytes of traffic
+  if (!rules.contains(kPartsRule)) return false;
+  std::set<std::string> lanes = rules;
+  lanes.erase(kPartsRule);
+  const RuleVariant& variant = variants.at({rules});
+  const Nest &nest = variants.nest(variant), &before = variants.nest(variants.at({lanes}));
+  double stored = 0;
+  for (const FusionGroup& group : variants.fusion_groups(variant, fusion_for_tensor_cores(variants, variant, limits))) {
+    if (multiplies(nest, variant.structure, group.loop_groups)) continue;
+    for (const int u : group.loop_groups) {
+      const LoopGroup& loop_group = variant.structure.loop_groups[static_cast<std::size_t>(u)];
+      for (const std::string& name : loop_group.statements) {
+        const Tensor& written = nest.tensor(nest.statement(name).write.tensor);
+        const bool part = written.type == ElementType::bf16 && written.role == TensorRole::temporary;
+        stored += part && before.find_statement(name) == nullptr ? loop_group.points : 0;
+      }
+    }
+  }
+  const double saved = products_on_lanes(variants, lanes, limits) - products_on_lanes(variants, rules, limits);
+  return saved < kSurelyEnough * stored / kParts;
+}
+
 std::vector<std::set<std::string>> rules_for_products(RuleVariants& variants, std::set<std::string> usual,
                                                       const std::set<std::string>& for_products, bool across,
                                                       const GpuLimits& limits) {

@@ -46,4 +46,7 @@ std::vector<std::set<std::string>> rules_for_products(RuleVariants& variants, st
                                                       const std::set<std::string>& for_products, bool across,
                                                       const GpuLimits& limits);
 
+/// Do the rules store parts of f32 operands whose elements are multiplied so seldom that lanes may be as fast?
+bool parts_may_cost_more(RuleVariants& variants, const std::set<std::string>& rules, const GpuLimits& limits);
+
 }  // namespace nestor

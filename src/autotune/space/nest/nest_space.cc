@@ -6,6 +6,7 @@
 #include "autotune/space/gpu/tensor_fusion.h"
 #include "autotune/space/gpu/tensor_steps.h"
 #include "autotune/space/nest/nest_candidate.h"
+#include "autotune/space/product_points.h"
 #include "autotune/space/structure/axes.h"
 #include "autotune/space/structure/nest_structure.h"
 #include "autotune/space/structure/rule_steps.h"
@@ -80,7 +81,7 @@ class NestSpace : public Space {
  private:
   void add(std::string name, std::vector<std::int64_t> choices) { parameters_.push_back({std::move(name), std::move(choices)}); }
   void make_parameters(const RuleVariant& usual);
-  std::vector<std::int64_t> tile_choices(std::int64_t extent, bool leading) const;
+  std::vector<std::int64_t> tile_choices(std::int64_t extent, bool leading, bool multiplied) const;
   void add_splits(const RuleVariant& usual);
   bool is_independent(const RuleVariant& variant, const FusionGroup& group, int axis);
   NamedValues default_values() const;
@@ -105,10 +106,12 @@ class NestSpace : public Space {
   mutable RuleVariants variants_;
 };
 
-std::vector<std::int64_t> NestSpace::tile_choices(std::int64_t extent, bool leading) const {
+std::vector<std::int64_t> NestSpace::tile_choices(std::int64_t extent, bool leading, bool multiplied) const {
   std::vector<std::int64_t> choices{0, 1};
   const std::int64_t most = leading ? 8 : 512;
-  for (std::int64_t tile = 2; tile <= most && tile < extent; tile *= 2) choices.push_back(tile);
+  // Tiles of products may be a little larger than what they cover: threads have equal blocks of them, whatever the size.
+  const std::int64_t end = multiplied ? 2 * extent : extent;
+  for (std::int64_t tile = 2; tile <= most && tile < end; tile *= 2) choices.push_back(tile);
   return choices;
 }
 
@@ -142,6 +145,7 @@ void NestSpace::make_parameters(const RuleVariant& usual) {
   std::size_t most_forms = 1, most_outer = 1;
   bool distributes = false;
   std::map<int, bool> tiled;  // axis -> is it always followed by two more common axes
+  std::set<int> multiplied;   // axes of rows and columns of products on lanes
   std::set<int> reductions;
   const bool on_tensor_cores = limits_.gpu && has_tensor_cores(*limits_.gpu);
   std::set<Fusion> wanted{Fusion::maximal};
@@ -160,6 +164,9 @@ void NestSpace::make_parameters(const RuleVariant& usual) {
       distributes = distributes || distributed_form(variants_, usual, group);
       most_outer = std::max(most_outer, group.axes.size());
       reductions.insert(group.reduction_axes.begin(), group.reduction_axes.end());
+      if (limits_.gpu) {
+        for (const int axis : tiled_by_products(variants_.nest(usual), usual.structure, group)) multiplied.insert(axis);
+      }
       for (std::size_t k = 0; k < group.axes.size(); ++k) {
         const bool leading = k + 2 < group.axes.size() && !is_independent(usual, group, group.axes[k]);
         const auto [known, added] = tiled.emplace(group.axes[k], leading);
@@ -177,7 +184,8 @@ void NestSpace::make_parameters(const RuleVariant& usual) {
   if (distributes) forms.insert(forms.begin(), kDistributedForm);
   if (forms.size() > 1) add("form", forms);
   for (const auto& [axis, leading] : tiled) {
-    add("tile." + usual.structure.axes[axis].name, tile_choices(usual.structure.axes[axis].extent, leading));
+    const bool product = multiplied.contains(axis);
+    add("tile." + usual.structure.axes[axis].name, tile_choices(usual.structure.axes[axis].extent, leading && !product, product));
   }
   if (most_outer > 1) add("order", count_up(0, std::min<std::size_t>(most_outer, 3)));
   if (!reductions.empty()) {
@@ -210,7 +218,8 @@ void NestSpace::make_parameters(const RuleVariant& usual) {
       };
       columns_ = usual_axis(axes->column);
       terms_ = usual_axis(axes->reduction_axis);
-      scalar_floor_ms_ = least_scalar_ms(least_instances(variants_.nest(usual), sizes_), limits_.gpu->units);
+      if (!parts_may_cost_more(variants_, tensor_rules_.front(), *limits_.gpu))
+        scalar_floor_ms_ = least_scalar_ms(least_instances(variants_.nest(usual), sizes_), limits_.gpu->units);
     }
     add("specialize", {0, 1});
     return;

@@ -22,7 +22,7 @@
 namespace nestor {
 namespace {
 
-constexpr std::int64_t kFewestUses = 256;  ///< of an element, so that its parts cost less than they save
+constexpr std::int64_t kFewestUses = 64;  ///< of an element, so that its parts may cost less than they save
 
 ScalarExpr make(ScalarOp op, const ScalarExpr& x, const ScalarExpr& y) { return ScalarExpr::make(op, {x, y}); }
 
@@ -47,6 +47,8 @@ bool adds_up_chunk(const Nest& nest, const Statement& sum) {
 
 /// Terms of a sum of products, where sizes have their defaults, that a kernel may hold whole rows of.
 constexpr double kRowTerms = 512;
+/// Terms along the innermost of several dims that fill an instruction of tensor cores, where sizes have their defaults.
+constexpr double kFewestTerms = 16;
 
 /// How often an element of the operand is multiplied: along dims of the result that it does not follow. Of dims of unknown extents: often.
 std::int64_t uses(const Nest& nest, const Statement& sum, std::size_t operand) {
@@ -153,14 +155,15 @@ bool is_sum_of_products(const Nest& nest, const std::string& tensor) {
 
 bool may_have_parts(const Nest& nest, const Statement& sum, OrdinalPair operands, bool sums, std::string& why) {
   if (!can_be_guarded(nest, sum, why)) return false;
-  why = "it has no rows and columns, with one dim of terms that both operands follow";
+  why = "it has no rows and columns, with terms that both operands follow";
   const auto [a, b] = operands;
   const std::vector<int> reduced = reduced_dims(sum);
   const bool both = std::all_of(reduced.begin(), reduced.end(), [&, first = a, second = b](int dim) {
     return depends_on_dim(sum.reads[first].relation, dim) && depends_on_dim(sum.reads[second].relation, dim);
   });
-  if (reduced.empty() || (reduced.size() > 1 && !sums) || !both || !follows_own_dim(sum, a, b) || !follows_own_dim(sum, b, a))
-    return false;
+  if (reduced.empty() || !both || !follows_own_dim(sum, a, b) || !follows_own_dim(sum, b, a)) return false;
+  why = "the innermost of several dims of terms is short";
+  if (reduced.size() > 1 && default_points(nest, sum, {reduced.back()}) < kFewestTerms) return false;
   why = fmt::format("its operands' elements are multiplied less than {} times each", kFewestUses);
   for (const std::size_t operand : {a, b}) {
     const std::string& tensor = sum.reads[operand].tensor;

@@ -18,9 +18,9 @@ using OrdinalPair = std::pair<std::size_t, std::size_t>;
 /// Is the tensor computed, elementwise at last, from a sum of few products? Its parts belong where it is.
 bool comes_from_products(const Nest& nest, const std::string& tensor);
 
-/// Is the sum of products of these reads one of matrices whose operands may have parts: rows and columns with one dim of terms, not below 0,
+/// Is the sum of products of these reads one of matrices whose operands may have parts: rows and columns with terms not below 0,
 /// over elements that are complete before the sum starts and are multiplied often? Those that come from products, or with `sums` are such
-/// themselves, need not be: their parts stay with them. With `sums` there may be several dims of terms. It can be guarded (sum_edit.h). Sets `why` where it is not.
+/// themselves, need not be: their parts stay with them. Of several dims of terms the innermost is not short. It can be guarded (sum_edit.h). Sets `why` where it is not.
 bool may_have_parts(const Nest& nest, const Statement& sum, OrdinalPair operands, bool sums, std::string& why);
 
 /// Stores `count` parts of what the edit's sum reads of the operand's tensor, in bf16, unless they are stored already; the names of their

@@ -1,15 +1,16 @@
 // Rule "bf16x6": a product of matrices in f32 becomes six products of operands in bf16, which tensor cores take.
 //
-// Pattern    r_e = sum over k of a b in f32, a and b elements of tensors of f32. Each follows k, and a dim of the result that the other does
-//            not (a product of matrices).
+// Pattern    r_e = sum over k of a b in f32, a and b elements of tensors of f32. Each follows k, which may be several dims, and a dim of the
+//            result that the other does not (a product of matrices).
 // Rewrite    a_0 = bf16(a), a_1 = bf16(a - a_0), a_2 = bf16(a - a_0 - a_1), and b alike. Of an infinite a they are its sign, 0 and a; of NaN the
 //            first and the last are NaN. a_0 of what is beyond the largest of bf16 is that. With
 //            p(a, b) = a_1 b_1 + a_0 b_2 + a_2 b_0 + a_0 b_1 + a_1 b_0 + a_0 b_0, in this order:
-//            in place: r_e = sum over k of p(a, b), where r_e has 64 terms at most, or a or b, of two tensors, comes from another sum of products;
+//            in place: r_e = sum over k of p(a, b), where r_e has 64 terms at most, or terms along several dims, or 2^13 terms at least for 2^16
+//            results at most, or a or b, of two tensors, comes from another sum of products;
 //            else terms come in chunks o of 64: s_eo = sum over k in o of p(a, b), and P_e = sum over o of s_eo. t_e starts from P_e where
 //            |P_e| is finite, else from 0, and adds up a b where it is not; r_e is t_e.
 // Conditions the sum starts from 0 into a temporary of f32; start and sum are alone in their loops, and nobody reads it before it is complete;
-//            every element has terms; elements of a and b are multiplied 256 times each, as far as sizes are known, but for those that come
+//            every element has terms; elements of a and b are multiplied 64 times each, as far as sizes are known, but for those that come
 //            from a sum of products, whose parts stay with it; no value of k is negative; nothing writes a's and b's tensors from the start of
 //            the sum on.
 // Proof      f32 has 24 bits, bf16 has 8, so that finite a are a_0 + a_1 + a_2 exactly, but for parts below 2^-133. a_0 and b_0 are finite
@@ -39,6 +40,7 @@
 #include "poly/algebra/guarded/sum_edit.h"
 #include "poly/algebra/rules/rule_list.h"
 #include "poly/algebra/values/direct_sums.h"
+#include "poly/algebra/values/factor_chain.h"
 #include "poly/algebra/values/nest_edit.h"
 #include "poly/nest/nest_sets.h"
 
@@ -102,8 +104,9 @@ class SixProducts {
     }
     const Parts &a = parts.at(read(operands_.first).tensor), &b = parts.at(read(operands_.second).tensor);
     const std::string &first = read(operands_.first).tensor, &second = read(operands_.second).tensor;
-    // What is rows and columns of one product stays in no kernel that makes it.
-    if (is_short() ||
+    // Loops over all terms but the innermost stand around sums of their own. What is rows and columns of one product stays in no kernel that
+    // makes it.
+    if (reduced_dims(edit_.sum()).size() > 1 || is_short() || is_tall() ||
         (first != second && (comes_from_products(edit_.nest(), first) || comes_from_products(edit_.nest(), second))))
       return multiply_parts(edit_, operands_, a, b, kPairs);
     const isl::map whole = add_chunks(a, b);
@@ -161,6 +164,14 @@ class SixProducts {
   bool is_short() {
     const auto terms = known_value(edit_.nest(), extent_of(edit_.nest(), edit_.sum().domain, reduced_));
     return terms && *terms <= kChunk;
+  }
+
+  /// Are there few results of many terms, where sizes have their defaults? Sums in place can be cut into parts.
+  bool is_tall() {
+    constexpr double kFewResults = 1 << 16, kManyTerms = 1 << 13;
+    const std::set<int> elements = edit_.elements();
+    return default_points(edit_.nest(), edit_.sum(), {elements.begin(), elements.end()}) <= kFewResults &&
+           default_points(edit_.nest(), edit_.sum(), {reduced_}) >= kManyTerms;
   }
 
   /// The sum over chunks of the products of parts. { Sum -> Tensor }
