@@ -12,6 +12,7 @@ namespace {
 
 struct ProductAxes {
   int row = -1, column = -1;  ///< the innermost common axes that one operand alone has
+  int places = -1;            ///< the common axis that both operands and the result lie along in memory, if there is one
 };
 
 /// Terms of a sum from which its results are worth going to memory, rather than being computed where they are read.
@@ -36,11 +37,44 @@ std::optional<ProductAxes> axes_of(const LoopGroup& loop_group, const Statement&
     if (in_b && !in_a) axes.column = axis;
   }
   if (axes.row < 0 || axes.column < 0) return std::nullopt;
+  const int last = followed_axes(loop_group, statement.write).back();
+  const bool along = product && last != axes.row && last != axes.column && of_a.back() == last && of_b.back() == last;
+  if (along && has(group.axes, last)) axes.places = last;
   return axes;
 }
 
+<<<<<<< HEAD
 /// Those of the first product of the group's heaviest loop group.
 std::optional<ProductAxes> axes_of(const Nest& nest, const NestStructure& structure, const FusionGroup& group) {
+=======
+/// A product of its own for each place along memory: lanes have places, and each thread some rows and columns, which share what it reads.
+std::vector<NamedValues> tiles_along_places(const NestStructure& structure, const FusionGroup& group, const ProductAxes& axes) {
+  struct Shape {
+    std::int64_t rows, columns, places, threads;
+  };
+  std::vector<NamedValues> points;
+  for (const Shape& shape : {Shape{8, 8, 32, 256}, Shape{4, 8, 32, 256}, Shape{4, 4, 32, 128}, Shape{8, 4, 64, 256}}) {
+    NamedValues values{{"reduction_axis", -1}, {"cluster", 1},   {"persistent", 0},         {"prefetch", 0},
+                       {"staging", 0},         {"streaming", 0}, {"threads", shape.threads}};
+    for (const int axis : group.axes) {
+      const Axis& cut = structure.axes[static_cast<std::size_t>(axis)];
+      std::int64_t tile = axis == axes.row      ? shape.rows
+                          : axis == axes.column ? shape.columns
+                          : axis == axes.places ? shape.places
+                                                : 1;
+      while (tile > 1 && tile >= cut.extent) tile /= 2;  // a whole axis may be longer in another launch
+      values["tile." + cut.name] = tile;
+    }
+    points.push_back(std::move(values));
+  }
+  return points;
+}
+
+}  // namespace
+
+std::vector<NamedValues> likely_product_tiles(const Nest& nest, const NestStructure& structure, const FusionGroup& group,
+                                              const GpuLimits& limits) {
+>>>>>>> mB
   const LoopGroup& heavy = structure.loop_groups[static_cast<std::size_t>(group.heaviest)];
   std::optional<ProductAxes> axes;
   for (const std::string& name : heavy.statements) {
@@ -60,6 +94,9 @@ std::vector<NamedValues> likely_product_tiles(const Nest& nest, const NestStruct
                                               const GpuLimits& limits) {
   const auto axes = axes_of(nest, structure, group);
   if (!axes) return {};
+  constexpr std::int64_t kFewestPlaces = 32;
+  if (axes->places >= 0 && structure.axes[static_cast<std::size_t>(axes->places)].extent >= kFewestPlaces)
+    return tiles_along_places(structure, group, *axes);
   const auto name_of = [&](int axis) { return "tile." + structure.axes[static_cast<std::size_t>(axis)].name; };
   double work = 1;
   for (const int axis : group.axes) work *= static_cast<double>(structure.axes[static_cast<std::size_t>(axis)].extent);

@@ -240,5 +240,41 @@ TEST(PairSums, DistancesAreComputedByEachMinimumInRegisters) {
   EXPECT_EQ(guess.difference({{"B", 1}, {"N", 136}, {"M", 200}}), "");
 }
 
+/// Four streams x of each row: a product gives the weights by which these are mixed, sums of four terms for each element.
+Nest mixed_streams() {
+  const std::string weight = "0 <= r < R and 0 <= s < 4 and 0 <= t < 4", element = "0 <= r < R and 0 <= s < 4 and 0 <= c < C";
+  return NestBuilder("mixed_streams", {{"R", 4096}, {"C", 1024}})
+      .context("R >= 1 and C >= 1")
+      .tensor("x", TensorRole::input, {"R", "4", "C"}, kHalf)
+      .tensor("y", TensorRole::input, {"R", "8 * C"}, kHalf)
+      .tensor("w", TensorRole::input, {"4", "4", "8 * C"}, kHalf)
+      .tensor("found", TensorRole::temporary, {"R", "4", "4"})
+      .tensor("weight", TensorRole::temporary, {"R", "4", "4"})
+      .tensor("mixed", TensorRole::temporary, {"R", "4", "C"})
+      .tensor("out", TensorRole::output, {"R", "4", "C"}, kHalf)
+      .statement("found_init[r, s, t] : " + weight, "found[r, s, t]", {}, number(0))
+      .statement("found[r, s, t, c] : " + weight + " and 0 <= c < 8 * C", "found[r, s, t]", {"y[r, c]", "w[s, t, c]"},
+                 wide(0) * wide(1), ReductionOp::add)
+      .statement("weight[r, s, t] : " + weight, "weight[r, s, t]", {"found[r, s, t]"}, apply(ScalarOp::tanh, read(0)))
+      .statement("mixed_init[r, s, c] : " + element, "mixed[r, s, c]", {}, number(0))
+      .statement("mixed[r, s, c, t] : " + element + " and 0 <= t < 4", "mixed[r, s, c]", {"weight[r, s, t]", "x[r, t, c]"},
+                 read(0) * wide(1), ReductionOp::add)
+      .statement("out[r, s, c] : " + element, "out[r, s, c]", {"mixed[r, s, c]"}, ScalarExpr::cast(kHalf, read(0)))
+      .build();
+}
+
+TEST(BesideProducts, AFewRowsOfAFewTermsStayOnLanes) {
+  Guess guess(mixed_streams(), {});
+  ASSERT_EQ(guess.candidate.infeasible, "");
+  std::set<std::string> on_cores;
+  for (const Step& step : guess.candidate.steps) {
+    if (step.name == "tensor_cores") on_cores.insert(step.args.at(0).get<std::string>());
+  }
+  ASSERT_EQ(on_cores.size(), 1U) << "the product alone";
+  EXPECT_TRUE(on_cores.begin()->starts_with("weight.") || on_cores.begin()->starts_with("found.")) << *on_cores.begin();
+  EXPECT_EQ(guess.difference({{"R", 37}, {"C", 72}}), "");
+  EXPECT_EQ(guess.difference({{"R", 1}, {"C", 136}}), "");
+}
+
 }  // namespace
 }  // namespace nestor

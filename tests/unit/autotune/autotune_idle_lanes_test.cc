@@ -117,5 +117,74 @@ TEST(IdleLanes, ProductsForEachPlaceAlongMemoryAreReadAlongIt) {
   }
 }
 
+/// out[i, j, t] = sum over f of x[i, f, t] w[f, j, t]: a matrix of its own for each place along memory, as for each mode of a field.
+Nest place_matrices() {
+  const std::string element = "0 <= i < I and 0 <= j < J and 0 <= t < T";
+  return NestBuilder("place_matrices", {{"I", 32}, {"F", 64}, {"J", 64}, {"T", 544}})
+      .tensor("x", TensorRole::input, {"I", "F", "T"})
+      .tensor("w", TensorRole::input, {"F", "J", "T"})
+      .tensor("out", TensorRole::output, {"I", "J", "T"})
+      .statement("init[i, j, t] : " + element, "out[i, j, t]", {}, number(0))
+      .statement("sum[i, j, t, f] : " + element + " and 0 <= f < F", "out[i, j, t]", {"x[i, f, t]", "w[f, j, t]"},
+                 read(0) * read(1), ReductionOp::add)
+      .build();
+}
+
+TEST(IdleLanes, MatricesForEachPlaceHaveLanesAlongMemory) {
+  SearchedProblem problem(place_matrices(), {});
+  const std::vector<Point> points = problem.space->defaults();
+  const auto tile_of = [&](const Candidate& candidate, const std::string& loop) {
+    for (const Step& step : candidate.steps) {
+      if (step.name == "split" && step.args.at(0) == loop) return step.args.at(1).get<std::int64_t>();
+    }
+    return std::int64_t{0};
+  };
+  for (const std::size_t k : {0U, 1U}) {
+    const Candidate candidate = problem.space->candidate(points.at(k));
+    ASSERT_EQ(candidate.infeasible, "") << k;
+    EXPECT_GE(tile_of(candidate, "sum.t"), 32) << k;
+    EXPECT_GE(tile_of(candidate, "sum.i") * tile_of(candidate, "sum.j"), 16) << k;
+    const CompiledNvptx compiled = compile_nvptx(build_tile_program(problem.schedules.replay(candidate.steps)), {});
+    EXPECT_EQ(compiled.kernel.code.find(".shared"), std::string::npos) << "operands are read where they lie";
+    for (const std::int64_t places : {1, 37, 64})
+      EXPECT_EQ(problem.difference(points.at(k), {{"I", 11}, {"F", 5}, {"J", 9}, {"T", places}}), "") << k << " " << places;
+  }
+}
+
+/// Slopes within small elements: along[e, i, j] = sum over l of d[i, l] f[e, l, j], and out[e, i, j] = f + sum over l of d[j, l] along[e, i, l].
+Nest element_slopes() {
+  const std::string point = "0 <= e < E and 0 <= i < 8 and 0 <= j < 8";
+  return NestBuilder("element_slopes", {{"E", 8192}})
+      .context("E >= 1")
+      .tensor("f", TensorRole::input, {"E", "8", "8"})
+      .tensor("d", TensorRole::input, {"8", "8"})
+      .tensor("along", TensorRole::temporary, {"E", "8", "8"})
+      .tensor("sum", TensorRole::temporary, {"E", "8", "8"})
+      .tensor("out", TensorRole::output, {"E", "8", "8"})
+      .statement("along_init[e, i, j] : " + point, "along[e, i, j]", {}, number(0))
+      .statement("along[e, i, j, l] : " + point + " and 0 <= l < 8", "along[e, i, j]", {"d[i, l]", "f[e, l, j]"},
+                 read(0) * read(1), ReductionOp::add)
+      .statement("sum_init[e, i, j] : " + point, "sum[e, i, j]", {}, number(0))
+      .statement("sum[e, i, j, l] : " + point + " and 0 <= l < 8", "sum[e, i, j]", {"d[j, l]", "along[e, i, l]"},
+                 read(0) * read(1), ReductionOp::add)
+      .statement("out[e, i, j] : " + point, "out[e, i, j]", {"f[e, i, j]", "sum[e, i, j]"}, read(0) + read(1))
+      .build();
+}
+
+TEST(IdleLanes, SmallElementsAreWholeInABlock) {
+  SearchedProblem problem(element_slopes(), {});
+  std::size_t whole = 0;
+  for (const Point& point : problem.space->defaults()) {
+    const Candidate candidate = problem.space->candidate(point);
+    if (!candidate.infeasible.empty()) continue;
+    const auto grid =
+        std::count_if(candidate.steps.begin(), candidate.steps.end(), [](const Step& step) { return step.name == "gpu_blocks"; });
+    if (grid != 1) continue;  // one kernel, and a block for some elements
+    ++whole;
+    for (const std::int64_t elements : {1, 3, 37}) EXPECT_EQ(problem.difference(point, {{"E", elements}}), "") << elements;
+  }
+  EXPECT_GE(whole, 1U);
+}
+
 }  // namespace
 }  // namespace nestor::testing

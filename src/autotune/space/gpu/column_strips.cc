@@ -70,7 +70,8 @@ Column column_of(const Nest& nest, const NestStructure& structure, const FusionG
   return column;
 }
 
-/// Is the extent of a tensor along the axis the same for all launches?
+}  // namespace
+
 bool has_known_extent(const Nest& nest, const NestStructure& structure, const FusionGroup& group, int axis) {
   for (const int u : group.loop_groups) {
     const LoopGroup& loop_group = structure.loop_groups[static_cast<std::size_t>(u)];
@@ -84,8 +85,6 @@ bool has_known_extent(const Nest& nest, const NestStructure& structure, const Fu
   }
   return false;
 }
-
-}  // namespace
 
 std::optional<NamedValues> values_of_strips(const Nest& nest, const NestStructure& structure, const FusionGroup& group,
                                             const GpuLimits& limits) {

@@ -537,6 +537,21 @@ void add_short_rows(const GpuPointSource& source, const RuleChoice& choice, std:
     points.push_back(completed(source, choice, Fusion::maximal, std::move(values)));
 }
 
+/// Sums of few terms in many small blocks, with what else shares their outer axes.
+void add_small_blocks(const GpuPointSource& source, const RuleChoice& choice, std::vector<NamedValues>& points) {
+  const RuleVariant& variant = source.variants.at(choice);
+  const Nest& nest = source.variants.nest(variant);
+  for (const Fusion fusion : {Fusion::maximal, Fusion::careful}) {
+    for (const std::int64_t threads : {128, 256}) {
+      NamedValues values = values_of_small_blocks(nest, variant.structure, source.variants.heaviest(variant, fusion), threads);
+      if (values.empty()) continue;
+      for (const FusionGroup& group : source.variants.fusion_groups(variant, fusion))
+        values.merge(values_of_small_blocks(nest, variant.structure, group, threads));
+      points.push_back(completed(source, choice, fusion, std::move(values)));
+    }
+  }
+}
+
 /// Sums over short runs of memory, in parts along the other axes that they sum over.
 void add_short_runs(const GpuPointSource& source, const std::set<std::string>& rules, std::vector<NamedValues>& points) {
   const RuleVariant& whole = source.variants.at({rules});
@@ -854,6 +869,7 @@ std::vector<NamedValues> likely_gpu_values(const GpuPointSource& source) {
   if (!steps) add_distributed(source, simple, points);
   add_windows(source, simple, points);
   add_short_sums(source, simple, points);
+  add_small_blocks(source, simple, points);
   if (recomputes) add_row_values(source, without_tiles, points);
   add_short_rows(source, simple, points);
   if (!solves) add_row_values(source, simple, points);

@@ -1,7 +1,9 @@
 // How many rows a block has.
 #include "autotune/space/gpu/short_rows.h"
 
+#include "autotune/space/gpu/column_strips.h"
 #include "autotune/space/gpu/gpu_steps.h"
+#include "autotune/space/structure/axes.h"
 
 #include <algorithm>
 #include <bit>
@@ -45,6 +47,32 @@ std::vector<NamedValues> values_of_short_rows(const NestStructure& structure, co
     found.push_back(std::move(values));
   }
   return found;
+}
+
+NamedValues values_of_small_blocks(const Nest& nest, const NestStructure& structure, const FusionGroup& group,
+                                   std::int64_t threads) {
+  constexpr double kMostTerms = 256, kMostResults = 1024;
+  const LoopGroup& heavy = structure.loop_groups[static_cast<std::size_t>(group.heaviest)];
+  const double terms = terms_of_sum(heavy);
+  if (group.part || group.axes.empty() || terms < 2 || terms > kMostTerms) return {};
+  double results = 1;  // of the heaviest sums, for each point of the common axes
+  for (std::size_t k = 0; k < heavy.axes.size(); ++k) {
+    const bool common = std::find(group.axes.begin(), group.axes.end(), heavy.axes[k]) != group.axes.end();
+    if (!common && !heavy.reduced[k]) results *= static_cast<double>(heavy.extents[k]);
+  }
+  NamedValues values{{"threads", threads}, {"cluster", 1}, {"reduction_axis", -1}};
+  bool inside = true;  // of the axes that a block has whole
+  for (std::size_t k = group.axes.size(); k-- > 0;) {
+    const Axis& axis = structure.axes[static_cast<std::size_t>(group.axes[k])];
+    const auto extent = static_cast<double>(axis.extent);
+    inside = inside && k > 0 && results * extent <= kMostResults && has_known_extent(nest, structure, group, group.axes[k]);
+    // What is not whole is cut once, so that each thread has a result.
+    const std::int64_t tile =
+        inside ? 0 : tile_within(axis.extent, static_cast<std::int64_t>(static_cast<double>(threads) / results));
+    results *= inside ? extent : static_cast<double>(tile);
+    values["tile." + axis.name] = tile;
+  }
+  return results >= static_cast<double>(threads) / 2 && results <= kMostResults ? values : NamedValues{};
 }
 
 }  // namespace nestor

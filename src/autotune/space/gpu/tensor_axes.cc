@@ -641,8 +641,19 @@ bool has_cut_tiles(const Nest& nest, const NestStructure& structure, const Fusio
 
 }  // namespace
 
+namespace {
+
+/// A few rows of a few terms, as where four streams are mixed for each token: hardly anything of a tile would be theirs.
+bool hardly_fills_tiles(const TensorAxes& axes) {
+  constexpr std::int64_t kFewRows = 8, kFewTerms = 8;
+  return axes.row_extent * axes.pack_extent <= kFewRows && axes.inner * axes.taps <= kFewTerms;
+}
+
+}  // namespace
+
 std::optional<TensorAxes> tensor_axes(const Nest& nest, const NestStructure& structure, const FusionGroup& group, int sm) {
   auto axes = found_axes(nest, structure, group, sm);
+  if (axes && hardly_fills_tiles(*axes)) return std::nullopt;
   // Steps of a recurrence take what those before them have left in memory, or in tiles at other places.
   if (axes && group.parallel.size() == group.axes.size() && !serial_axes(group).empty()) return std::nullopt;
   if (axes && (has_more_dims(nest, structure, group, *axes) || reads_other_rows(nest, structure, group, *axes)))

@@ -15,6 +15,16 @@ namespace {
 /// Accumulators a thread holds at most in one register block: with the operands this stays below 128 registers.
 constexpr std::int64_t kAccumulators = 64;
 
+/// Is it a product of its own for each of many places that lie side by side in both operands? Lanes take the places, and a thread some rows.
+bool multiplies_place_by_place(const TileOp& op, const std::vector<int>& outer, const std::vector<Buffer>& buffers) {
+  constexpr std::int64_t kFewestPlaces = 16;
+  const int column = choose_column(op, buffers, spreadable_dims(op));
+  if (column < 0 || op.dims[column].reduced || std::find(outer.begin(), outer.end(), column) == outer.end()) return false;
+  const std::string& place = op.dims[column].var;
+  return extent_bound(op.dims[column]).value_or(0) >= kFewestPlaces &&
+         std::all_of(op.reads.begin(), op.reads.end(), [&](const TileAccess& read) { return uses_any(read, place); });
+}
+
 class Normaliser {
  public:
   explicit Normaliser(BlockPlan& plan) : plan_(plan) {
@@ -49,6 +59,7 @@ class Normaliser {
   BlockNode visit_op(const TileOp& op) {
     if (const int serial = leading_serial_dims(op); serial > 0) return visit(with_loop_over(op, 0));
     if (const auto outer = product_outer_dims(op)) {
+      if (multiplies_place_by_place(op, *outer, plan_.program->buffers)) return leaf(op, std::nullopt);
       if (!outer->empty()) return visit(with_loop_over(op, outer->front()));
       if (const auto form = product_form(op)) return visit_product(op, *form);
     }
