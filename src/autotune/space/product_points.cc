@@ -43,10 +43,6 @@ std::optional<ProductAxes> axes_of(const LoopGroup& loop_group, const Statement&
   return axes;
 }
 
-<<<<<<< HEAD
-/// Those of the first product of the group's heaviest loop group.
-std::optional<ProductAxes> axes_of(const Nest& nest, const NestStructure& structure, const FusionGroup& group) {
-=======
 /// A product of its own for each place along memory: lanes have places, and each thread some rows and columns, which share what it reads.
 std::vector<NamedValues> tiles_along_places(const NestStructure& structure, const FusionGroup& group, const ProductAxes& axes) {
   struct Shape {
@@ -70,11 +66,8 @@ std::vector<NamedValues> tiles_along_places(const NestStructure& structure, cons
   return points;
 }
 
-}  // namespace
-
-std::vector<NamedValues> likely_product_tiles(const Nest& nest, const NestStructure& structure, const FusionGroup& group,
-                                              const GpuLimits& limits) {
->>>>>>> mB
+/// Those of the first product of the group's heaviest loop group.
+std::optional<ProductAxes> axes_of(const Nest& nest, const NestStructure& structure, const FusionGroup& group) {
   const LoopGroup& heavy = structure.loop_groups[static_cast<std::size_t>(group.heaviest)];
   std::optional<ProductAxes> axes;
   for (const std::string& name : heavy.statements) {
