@@ -217,7 +217,7 @@ namespace {
 
 /// Each once, in order.
 void make_unique(std::vector<Reference::Element>& elements) {
-  std::sort(elements.begin(), elements.end());
+  if (!std::is_sorted(elements.begin(), elements.end())) std::sort(elements.begin(), elements.end());
   elements.erase(std::unique(elements.begin(), elements.end()), elements.end());
 }
 

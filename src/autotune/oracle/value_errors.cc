@@ -312,9 +312,7 @@ bool all_zero(const double* errors, int count) {
   return (any & ~kSign) == 0;
 }
 
-}  // namespace
-
-bool all_exact(const double* results, int count) {
+[[gnu::always_inline]] inline bool are_exact(const double* results, int count) {
   constexpr std::uint64_t kFirstInfinite = std::bit_cast<std::uint64_t>(kInfiniteFrom);
   std::uint64_t other = 0, large = 0;
   for (int k = 0; k < count; ++k) {
@@ -324,6 +322,10 @@ bool all_exact(const double* results, int count) {
   }
   return other == 0 && (large & kSign) == 0;
 }
+
+}  // namespace
+
+bool all_exact(const double* results, int count) { return are_exact(results, count); }
 
 namespace {
 
@@ -440,10 +442,13 @@ template <bool kErrors>
   return fits * stays > 0 ? inherited : inherited + kUnit * size + tiny;
 }
 
-void multiply_lanes(const double* a, bool shared, const double* b, int count, double* results) {
+template <bool kShared>
+[[gnu::always_inline]] inline void multiply_lanes(const double* a, const double* b, int count, double* __restrict results) {
   constexpr int kLanes = ErrorSum::kLanes;
-  for (int k = 0; k < count * kLanes; k += kLanes) {
-    for (int lane = k; lane < k + kLanes; ++lane) results[lane] = a[shared ? k / kLanes : lane] * b[lane];
+  for (int k = 0; k < count; ++k) {
+    const std::ptrdiff_t at = std::ptrdiff_t{kLanes} * k;
+    const double *of_a = a + (kShared ? k : at), *of_b = b + at;
+    for (int lane = 0; lane < kLanes; ++lane) results[at + lane] = of_a[kShared ? 0 : lane] * of_b[lane];
   }
 }
 
@@ -467,31 +472,31 @@ template <bool kErrors, bool kShared>
   return std::all_of(wrong, wrong + kLanes, [](double lane) { return lane == 0; });
 }
 
-/// Errors of all or of none; the first factor is shared or not.
-[[gnu::always_inline]] inline bool fill(const ErrorsOfFactor& a, bool shared, const ErrorsOfFactor& b, int count, double* results,
-                                        double* errors) {
-  if (a.errors == nullptr)
-    return shared ? fill_lanes<false, true>(a, b, count, results, errors)
-                  : fill_lanes<false, false>(a, b, count, results, errors);
-  return shared ? fill_lanes<true, true>(a, b, count, results, errors) : fill_lanes<true, false>(a, b, count, results, errors);
+template <bool kShared>
+[[gnu::always_inline]] inline LaneProducts fill(const ErrorsOfFactor& a, const ErrorsOfFactor& b, int count, double* results,
+                                                double* errors) {
+  bool numbers = false;
+  if (a.errors == nullptr) {
+    multiply_lanes<kShared>(a.values, b.values, count, results);
+    if (are_exact(results, count * ErrorSum::kLanes)) return LaneProducts::exact;
+    numbers = fill_lanes<false, kShared>(a, b, count, results, errors);
+  } else {
+    numbers = fill_lanes<true, kShared>(a, b, count, results, errors);
+  }
+  return numbers ? LaneProducts::inexact : LaneProducts::special;
 }
 
-NESTOR_AVX2 bool fill_widely(const ErrorsOfFactor& a, bool shared, const ErrorsOfFactor& b, int count, double* results,
-                             double* errors) {
-  return fill(a, shared, b, count, results, errors);
+NESTOR_AVX2 LaneProducts fill_widely(const ErrorsOfFactor& a, bool shared, const ErrorsOfFactor& b, int count, double* results,
+                                     double* errors) {
+  return shared ? fill<true>(a, b, count, results, errors) : fill<false>(a, b, count, results, errors);
 }
 
 }  // namespace
 
 LaneProducts product_lanes(const ErrorsOfFactor& a, bool shared, const ErrorsOfFactor& b, int count, double* results,
                            double* errors) {
-  if (a.errors == nullptr) {
-    multiply_lanes(a.values, shared, b.values, count, results);
-    if (all_exact(results, count * ErrorSum::kLanes)) return LaneProducts::exact;
-  }
-  const bool numbers =
-      has_avx2() ? fill_widely(a, shared, b, count, results, errors) : fill(a, shared, b, count, results, errors);
-  return numbers ? LaneProducts::inexact : LaneProducts::special;
+  if (has_avx2()) return fill_widely(a, shared, b, count, results, errors);
+  return shared ? fill<true>(a, b, count, results, errors) : fill<false>(a, b, count, results, errors);
 }
 
 }  // namespace nestor
