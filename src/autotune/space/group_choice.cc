@@ -2,10 +2,14 @@
 #include "autotune/space/group_choice.h"
 
 #include "autotune/space/distribution.h"
+#include "autotune/space/product_points.h"
+#include "poly/algebra/values/nest_edit.h"
+#include "poly/nest/nest_sets.h"
 
 #include <algorithm>
 #include <iterator>
 #include <map>
+#include <set>
 #include <string>
 #include <utility>
 
@@ -20,6 +24,17 @@ GroupForm form_for(RuleVariants& variants, const RuleVariant& variant, const Fus
   if (form < group.forms.size()) return group.forms[form];
   // Beside a group with such a form, others have theirs by other numbers.
   return group.forms.back().kind == GroupForm::Kind::inside ? group.forms.back() : group.forms.front();
+}
+
+/// Axes of rows and columns of products on lanes that may be longer or shorter in another launch: tiles of them have equal blocks for threads.
+std::set<int> tiled_at_any_size(const Nest& nest, const NestStructure& structure, const FusionGroup& group) {
+  const LoopGroup& heavy = structure.loop_groups[static_cast<std::size_t>(group.heaviest)];
+  std::set<int> axes;
+  for (const int axis : tiled_by_products(nest, structure, group)) {
+    const isl::set& domain = nest.statement(heavy.first).domain;
+    if (!has_one_value(nest, extent_of(nest, domain, heavy.position_of(axis)))) axes.insert(axis);
+  }
+  return axes;
 }
 
 }  // namespace
@@ -39,11 +54,13 @@ GroupPlan plan_for(RuleVariants& variants, const RuleVariant& variant, const Fus
                                        : 0;
   std::vector<int> axes = wavefront_order(group, plan.form);
   const bool natural = plan.form.kind == GroupForm::Kind::natural;
+  const std::set<int> open = limits.gpu ? tiled_at_any_size(variants.nest(variant), variant.structure, group) : std::set<int>{};
   for (const int axis : axes) {
     const auto position = std::find(group.axes.begin(), group.axes.end(), axis) - group.axes.begin();
     const bool serial = !group.parallel[static_cast<std::size_t>(position)];
     std::int64_t tile = value_or(values, "tile." + variant.structure.axes[axis].name, 1);
-    if (tile > 1 && tile >= variant.structure.axes[axis].extent) tile = 0;
+    const std::int64_t extent = variant.structure.axes[axis].extent;
+    if (tile > 1 && tile >= (open.contains(axis) ? 2 * extent : extent)) tile = 0;
     if (tile == 0 && combines) tile = axis == axes.back() ? kCombinedColumns : 1;
     // Loops that carry dependences stay whole and outside unless a skew made tiles of them legal.
     if (plan.form.kind == GroupForm::Kind::wavefront || (natural && serial && !group.tilable)) tile = 1;

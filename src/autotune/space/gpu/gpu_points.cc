@@ -184,25 +184,27 @@ void add_tensor_values(const GpuPointSource& source, const std::set<std::string>
   }
 }
 
+/// One of each, as long as both have some.
+std::vector<NamedValues> by_turns(std::vector<NamedValues> first, std::vector<NamedValues> second) {
+  std::vector<NamedValues> all;
+  for (std::size_t k = 0; k < std::max(first.size(), second.size()); ++k) {
+    for (std::vector<NamedValues>* list : {&first, &second}) {
+      if (k < list->size()) all.push_back(std::move((*list)[k]));
+    }
+  }
+  return all;
+}
+
 /// Products on tensor cores, choice by choice. Where small weights may vanish in f16, and do in the data of the check, all guesses of a choice
-/// may be wrong: those with parts of such weights come in turns with them, after a few.
+/// may be wrong: those with parts of such weights come in turns with them.
 void add_products(const GpuPointSource& source, std::vector<NamedValues>& points) {
-  constexpr std::size_t kFew = 3;
   std::vector<std::vector<NamedValues>> choices;
   for (const std::set<std::string>& rules : source.tensor_rules) {
     choices.emplace_back();
     add_tensor_values(source, rules, choices.back());
   }
-  const bool turns = choices.size() > 1 && source.tensor_rules[1].contains(kMixedPartsRule);
-  if (turns) {
-    std::vector<NamedValues> joined;
-    std::size_t taken[2] = {0, 0};
-    for (std::size_t many = kFew; taken[0] < choices[0].size() || taken[1] < choices[1].size(); many = 1) {
-      for (const std::size_t k : {0, 1}) {
-        for (std::size_t n = 0; n < many && taken[k] < choices[k].size(); ++n) joined.push_back(choices[k][taken[k]++]);
-      }
-    }
-    choices[0] = std::move(joined);
+  if (choices.size() > 1 && source.tensor_rules[1].contains(kMixedPartsRule)) {
+    choices[0] = by_turns(std::move(choices[0]), std::move(choices[1]));
     choices[1].clear();
   }
   for (const std::vector<NamedValues>& choice : choices) points.insert(points.end(), choice.begin(), choice.end());
@@ -812,17 +814,6 @@ void add_pair_sums(const GpuPointSource& source, const RuleChoice& choice, std::
     }
     points.push_back(completed(source, choice, Fusion::careful, std::move(values)));
   }
-}
-
-/// One of each, as long as both have some.
-std::vector<NamedValues> by_turns(std::vector<NamedValues> first, std::vector<NamedValues> second) {
-  std::vector<NamedValues> all;
-  for (std::size_t k = 0; k < std::max(first.size(), second.size()); ++k) {
-    for (std::vector<NamedValues>* list : {&first, &second}) {
-      if (k < list->size()) all.push_back(std::move((*list)[k]));
-    }
-  }
-  return all;
 }
 
 }  // namespace

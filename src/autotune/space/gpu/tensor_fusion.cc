@@ -567,7 +567,13 @@ std::vector<std::set<std::string>> rules_for_products(RuleVariants& variants, st
     mixed.erase(kRoundingRule);
     mixed.insert(kMixedPartsRule);
     const RuleVariant& variant = variants.at({mixed});
-    if (has_place(variants, variant, fusion_for_tensor_cores(variants, variant, limits), limits))
+    // Where nothing is rounded in their place, short sums on lanes take as long.
+    const auto axes = tensor_axes_after(variants, choices.front(), limits);
+    const bool rounds = choices.front().contains(kRoundingRule) || (axes && axes->wide_operands > 0);
+    const bool pays =
+        rounds ||
+        products_on_lanes(variants, choices.front(), limits) - products_on_lanes(variants, mixed, limits) >= kManyPoints;
+    if (pays && has_place(variants, variant, fusion_for_tensor_cores(variants, variant, limits), limits))
       choices.insert(choices.begin() + 1, std::move(mixed));
   }
   if (!for_products.contains(kPartsRule)) return choices;
