@@ -276,5 +276,49 @@ TEST(BesideProducts, AFewRowsOfAFewTermsStayOnLanes) {
   EXPECT_EQ(guess.difference({{"R", 1}, {"C", 136}}), "");
 }
 
+/// bent = tanh(x), out = bent g, slope = out bent, and sums of slope and of slope x over all but groups: gradients of an activation.
+Nest activation_gradients() {
+  const std::string point = "0 <= z < Z and 0 <= g < G and 0 <= f < F", group = "0 <= g < G";
+  NestBuilder builder("activation_gradients", {{"Z", 16384}, {"G", 8}, {"F", 96}});
+  builder.context("Z >= 1 and G >= 1 and F >= 1")
+      .tensor("x", TensorRole::input, {"Z", "G", "F"})
+      .tensor("d", TensorRole::input, {"Z", "G", "F"})
+      .tensor("bent", TensorRole::temporary, {"Z", "G", "F"})
+      .tensor("slope", TensorRole::temporary, {"Z", "G", "F"})
+      .tensor("out", TensorRole::output, {"Z", "G", "F"})
+      .tensor("one", TensorRole::output, {"G"})
+      .tensor("two", TensorRole::output, {"G"})
+      .statement("bent[z, g, f] : " + point, "bent[z, g, f]", {"x[z, g, f]"}, apply(ScalarOp::tanh, read(0)))
+      .statement("out[z, g, f] : " + point, "out[z, g, f]", {"bent[z, g, f]", "d[z, g, f]"}, read(0) * read(1))
+      .statement("slope[z, g, f] : " + point, "slope[z, g, f]", {"out[z, g, f]", "bent[z, g, f]"}, read(0) * read(1));
+  for (const std::string sum : {"one", "two"}) {
+    const std::vector<std::string> reads{"slope[z, g, f]", "x[z, g, f]"};
+    builder.statement(sum + "_init[g] : " + group, sum + "[g]", {}, number(0))
+        .statement(sum + "[g, z, f] : " + point, sum + "[g]", reads, sum == "one" ? read(0) + read(1) : read(0) * read(1),
+                   ReductionOp::add);
+  }
+  return builder.build();
+}
+
+TEST(BesideProducts, WhatSumsUpNothingHasOneKernelBesidePartsOfSums) {
+  Guess guess(activation_gradients(), {});
+  const auto count = [&](const std::string& step, const std::string& start) {
+    return std::count_if(guess.candidate.steps.begin(), guess.candidate.steps.end(), [&](const Step& each) {
+      return each.name == step && each.args.at(0).get<std::string>().starts_with(start);
+    });
+  };
+  std::size_t tried = 0;
+  for (const Point& point : guess.space->defaults()) {
+    guess.candidate = guess.space->candidate(point);
+    if (!guess.candidate.infeasible.empty() || count("apply_rule", "split_reduction") == 0) continue;
+    const auto maps = count("gpu_threads", "bent.") + count("gpu_threads", "out.") + count("gpu_threads", "slope.");
+    EXPECT_LE(maps, 1) << "all elementwise statements are one kernel";
+    if (maps != 1 || tried++ > 0) continue;
+    EXPECT_EQ(guess.difference({{"Z", 37}, {"G", 3}, {"F", 70}}), "");
+    EXPECT_EQ(guess.difference({{"Z", 1}, {"G", 9}, {"F", 130}}), "");
+  }
+  EXPECT_GT(tried, 0U);
+}
+
 }  // namespace
 }  // namespace nestor

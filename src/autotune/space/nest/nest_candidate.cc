@@ -108,6 +108,13 @@ double NestCandidate::points_of_all(const FusionGroup& group) const {
   return chosen_.structure.loop_groups[static_cast<std::size_t>(group.heaviest)].points;
 }
 
+bool NestCandidate::sums_up(const FusionGroup& group) const {
+  return std::any_of(group.loop_groups.begin(), group.loop_groups.end(), [&](int u) {
+    const std::vector<bool>& reduced = chosen_.structure.loop_groups[static_cast<std::size_t>(u)].reduced;
+    return std::find(reduced.begin(), reduced.end(), true) != reduced.end();
+  });
+}
+
 /// Is combining parts the largest of what the group does?
 bool NestCandidate::mostly_combines(const FusionGroup& group) const {
   double combined = 0, other = 0;
@@ -266,9 +273,9 @@ std::string NestCandidate::make_shape(const FusionGroup& group, GroupShape& shap
   const auto infeasible = [&] {
     return gpu_infeasible({nest, chosen_.structure, group, shape.plan, facts_.sizes}, shape.on_gpu, gpu);
   };
-  // Where each statement has kernels of its own, one shape does not suit all of them.
-  const bool beside =
-      (!main_->part || main_->tile_is_part || group.prepares) && (!is_main(group) || fusion_of(values_) == Fusion::none);
+  // Where each statement has kernels of its own, one shape does not suit all of them. Nor does that of parts of sums suit what sums up nothing.
+  const bool beside = (!main_->part || main_->tile_is_part || group.prepares || !sums_up(group)) &&
+                      (!is_main(group) || fusion_of(values_) == Fusion::none);
   // Running sums in tiles that other groups are cut into would add up all that stands before each tile again.
   if (const int prefixes = beside && !is_main(group) ? axis_of_prefixes(nest, chosen_.structure, group) : -1; prefixes >= 0) {
     const GroupShape before = shape;
@@ -327,14 +334,14 @@ std::string NestCandidate::make_shape(const FusionGroup& group, GroupShape& shap
   values["cluster"] = 1;
   shape = shape_of(group, values);
   if (infeasible().empty()) return "";
-  // A loop that is whole at these sizes may be longer in another launch: a tile of it.
-  if (group.axes.size() > 1) {
-    const Axis& last = chosen_.structure.axes[static_cast<std::size_t>(group.axes.back())];
-    if (std::int64_t& rows = values["tile." + last.name]; last.extent > 1 && rows >= last.extent) {
-      rows = static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(last.extent - 1)));
-      shape = shape_of(group, values);
-      if (infeasible().empty()) return "";
-    }
+  // Loops that are whole at these sizes may be longer in another launch: a tile of the last one, then of each but the first.
+  for (std::size_t k = group.axes.size(); k-- > 1;) {
+    const Axis& axis = chosen_.structure.axes[static_cast<std::size_t>(group.axes[k])];
+    std::int64_t& tile = values["tile." + axis.name];
+    if (axis.extent <= 1 || (tile > 0 && tile < axis.extent)) continue;
+    tile = static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(axis.extent - 1)));
+    shape = shape_of(group, values);
+    if (infeasible().empty()) return "";
   }
   values["threads"] = kWarp;
   shape = shape_of(group, std::move(values));

@@ -52,6 +52,7 @@ class NestCandidate {
            (!main_->tile_is_part || mostly_combines(group));
   }
   double points_of_all(const FusionGroup& group) const;
+  bool sums_up(const FusionGroup& group) const;
   bool mostly_combines(const FusionGroup& group) const;
   bool multiplies(const FusionGroup& group) const;
   RuleChoice rule_choice() const;
