@@ -1,4 +1,5 @@
 // Blocks of a point for each lane: what stands beside windows, and steps that need what their neighbours have left.
+#include "support/error.h"
 #include "support/nests/sample_nests.h"
 #include "unit/autotune/candidate_steps.h"
 #include "unit/autotune/searched_problem.h"
@@ -130,15 +131,16 @@ Nest place_matrices() {
       .build();
 }
 
+std::int64_t tile_of(const Candidate& candidate, const std::string& loop) {
+  for (const Step& step : candidate.steps) {
+    if (step.name == "split" && step.args.at(0) == loop) return step.args.at(1).get<std::int64_t>();
+  }
+  return std::int64_t{0};
+}
+
 TEST(IdleLanes, MatricesForEachPlaceHaveLanesAlongMemory) {
   SearchedProblem problem(place_matrices(), {});
   const std::vector<Point> points = problem.space->defaults();
-  const auto tile_of = [&](const Candidate& candidate, const std::string& loop) {
-    for (const Step& step : candidate.steps) {
-      if (step.name == "split" && step.args.at(0) == loop) return step.args.at(1).get<std::int64_t>();
-    }
-    return std::int64_t{0};
-  };
   for (const std::size_t k : {0U, 1U}) {
     const Candidate candidate = problem.space->candidate(points.at(k));
     ASSERT_EQ(candidate.infeasible, "") << k;
@@ -180,10 +182,13 @@ TEST(IdleLanes, SmallElementsAreWholeInABlock) {
     const auto grid =
         std::count_if(candidate.steps.begin(), candidate.steps.end(), [](const Step& step) { return step.name == "gpu_blocks"; });
     if (grid != 1) continue;  // one kernel, and a block for some elements
-    ++whole;
-    for (const std::int64_t elements : {1, 3, 37}) EXPECT_EQ(problem.difference(point, {{"E", elements}}), "") << elements;
+    try {
+      for (const std::int64_t elements : {1, 3, 37}) EXPECT_EQ(problem.difference(point, {{"E", elements}}), "") << elements;
+      whole += tile_of(candidate, "sum.e") == 2 ? 1 : 0;
+    } catch (const UserError&) {  // rows ahead have no room in registers
+    }
   }
-  EXPECT_GE(whole, 1U);
+  EXPECT_GE(whole, 1U) << "128 threads have the 64 results of two elements";
 }
 
 }  // namespace
