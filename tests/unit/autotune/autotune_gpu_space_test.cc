@@ -326,6 +326,40 @@ TEST(GpuSpace, OneNumberOfAllIsGuessedInParts) {
   FAIL() << "one block would have all the work";
 }
 
+/// One number of all of x y, and the sum of each column of y: what the gradients of a scale and a shift are.
+Nest scale_gradients() {
+  using samples::operator*, samples::read;
+  const std::string point = "0 <= r < rows and 0 <= c < cols";
+  return samples::NestBuilder("scale_gradients", {{"rows", 16384}, {"cols", 2048}})
+      .context("rows >= 1 and cols >= 1")
+      .tensor("x", TensorRole::input, {"rows", "cols"})
+      .tensor("y", TensorRole::input, {"rows", "cols"})
+      .tensor("scale", TensorRole::output, {})
+      .tensor("shift", TensorRole::output, {"cols"})
+      .statement("scale_init[]", "scale[]", {}, ScalarExpr::constant(0.0))
+      .statement("scale[r, c] : " + point, "scale[]", {"x[r, c]", "y[r, c]"}, read(0) * read(1), ReductionOp::add)
+      .statement("shift_init[c] : 0 <= c < cols", "shift[c]", {}, ScalarExpr::constant(0.0))
+      .statement("shift[r, c] : " + point, "shift[c]", {"y[r, c]"}, read(0), ReductionOp::add)
+      .build();
+}
+
+TEST(GpuSpace, PartsOfOneNumberCutNoSumsOfColumnsFirst) {
+  SearchedProblem problem(scale_gradients(), {});
+  for (const Point& point : problem.space->defaults()) {
+    const Candidate candidate = problem.space->candidate(point);
+    if (!candidate.infeasible.empty() || !has_step(candidate, "apply_rule", "split_reduction")) continue;
+    EXPECT_EQ(problem.difference(point, {{"rows", 37}, {"cols", 45}}), "");
+    for (const Step& step : candidate.steps) {
+      if (step.name == "apply_rule" && step.args.at(0) == "split_reduction") {
+        EXPECT_EQ(step.args.at(1), "scale");
+        EXPECT_EQ(step.args.at(2), "c");
+      }
+    }
+    return;
+  }
+  FAIL() << "one block would have all of the number's work";
+}
+
 /// Each of four images is longer than what a cluster keeps.
 TEST(GpuSpace, RowsLongerThanAnyClusterHaveClustersWhereTheyAreFew) {
   NestStructure structure;

@@ -573,6 +573,18 @@ void add_short_runs(const GpuPointSource& source, const std::set<std::string>& r
   }
 }
 
+/// Does a loop group beside these sum along the axis?
+bool sums_along(const NestStructure& structure, int axis, const std::vector<int>& beside) {
+  for (std::size_t u = 0; u < structure.loop_groups.size(); ++u) {
+    if (std::find(beside.begin(), beside.end(), static_cast<int>(u)) != beside.end()) continue;
+    const LoopGroup& group = structure.loop_groups[u];
+    for (std::size_t k = 0; k < group.axes.size(); ++k) {
+      if (group.reduced[k] && group.axes[k] == axis) return true;
+    }
+  }
+  return false;
+}
+
 /// Sums with few results, such as one number of all that there is: parts keep all units busy, a block for each.
 void add_few_results(const GpuPointSource& source, const std::set<std::string>& rules, std::vector<NamedValues>& points) {
   const RuleVariant& whole = source.variants.at({rules});
@@ -595,8 +607,13 @@ void add_few_results(const GpuPointSource& source, const std::set<std::string>& 
   // One block, or a cluster, would be busy with a sum for longer than all are with what has more points.
   const double most = results == 1 ? 8 : 2;
   if (most * heaviest_points(whole, *sums) < heaviest_points(whole, source.variants.heaviest(whole, Fusion::none))) return;
-  for (const int split : source.split_axes) {
-    const int axis = source.variants.axis_after(rules, source.usual_rules, split);
+  const auto cut_after_rules = [&](int split) { return source.variants.axis_after(rules, source.usual_rules, split); };
+  // Sums of more results in parts as well would read their columns one by one: axes that these keep come first.
+  std::vector<int> splits = source.split_axes;
+  std::stable_partition(splits.begin(), splits.end(),
+                        [&](int split) { return !sums_along(whole.structure, cut_after_rules(split), sums->loop_groups); });
+  for (const int split : splits) {
+    const int axis = cut_after_rules(split);
     if (axis < 0) continue;
     // Four blocks of 512 threads fill a multiprocessor. The last ones are for sums over one dim.
     for (const auto& [rounds, threads] : {std::pair{4, 512}, {2, 512}, {8, 512}, {32, 32}}) {
