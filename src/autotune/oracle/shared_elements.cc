@@ -21,6 +21,10 @@ constexpr double kPatience = 2;  ///< processes that do not stop by themselves a
 
 using Clock = std::chrono::steady_clock;
 
+bool follows(const Reference::Element& before, const Reference::Element& here) {
+  return here.tensor == before.tensor && here.version == before.version && here.linear == before.linear + 1;
+}
+
 /// What many elements need, each once. Of neighbours in a row, those between two others are looked at where one in their middle needs
 /// something new: a row of a product needs one row of its first factor, and all of the second.
 class NeedsOfMany {
@@ -31,7 +35,7 @@ class NeedsOfMany {
   std::size_t collect(const std::vector<Reference::Element>& elements, std::size_t first) {
     while (first < elements.size() && found_.size() < most_) {
       std::size_t end = first + 1;
-      while (end < elements.size() && follows(elements[end - 1], elements[end])) ++end;
+      while (end < elements.size() && follows_in_row(elements[end - 1], elements[end])) ++end;
       // Where some rows needed nothing new, few of the next are looked at: what is missed is computed by who needs it.
       const bool looks = rows_without_ < kFewRows || rows_without_ % kOneOf == 0;
       if (looks && reference_.needs_others(elements[first])) {
@@ -54,9 +58,8 @@ class NeedsOfMany {
   }
 
  private:
-  bool follows(const Reference::Element& before, const Reference::Element& here) const {
-    return here.tensor == before.tensor && here.version == before.version && here.linear == before.linear + 1 &&
-           here.linear % std::max<std::int64_t>(reference_.row_length(here.tensor), 1) != 0;
+  bool follows_in_row(const Reference::Element& before, const Reference::Element& here) const {
+    return follows(before, here) && here.linear % std::max<std::int64_t>(reference_.row_length(here.tensor), 1) != 0;
   }
 
   /// Was something of it new?
@@ -134,13 +137,9 @@ bool SharedElements::prepare_some(const Reference::Element& element, int depth, 
 }
 
 bool SharedElements::compute_run(const std::vector<Reference::Element>& elements, std::size_t first, std::size_t end) {
-  const auto follows = [&](std::size_t k) {
-    const Reference::Element &before = elements[k - 1], &here = elements[k];
-    return here.tensor == before.tensor && here.version == before.version && here.linear == before.linear + 1;
-  };
   while (first < end) {
     std::size_t beside = first + 1;
-    while (beside < end && follows(beside)) ++beside;
+    while (beside < end && follows(elements[beside - 1], elements[beside])) ++beside;
     const bool products = reference_.compute_products(elements[first], static_cast<int>(beside - first), kMostEvaluations);
     for (; first < beside; ++first) {
       if (!products && !reference_.compute_within(elements[first], kMostEvaluations)) return false;

@@ -43,8 +43,7 @@ HostTensors make_inputs(const Nest& nest, const Sizes& sizes, std::uint64_t seed
     if (tensor.role == TensorRole::input) {
       data.bytes.resize(static_cast<std::size_t>(data.elements()) * size_in_bytes(tensor.type));
       fill_random(tensor.type, data.bytes.data(), data.elements(), seed_for(tensor.name, seed));
-      if (const auto range = ranges.find(tensor.name); range != ranges.end() && range->second.limited())
-        keep_in_range(data, range->second);
+      if (const auto range = ranges.find(tensor.name); range != ranges.end()) keep_in_range(data, range->second);
     }
     arguments.emplace(tensor.name, std::move(data));
   }

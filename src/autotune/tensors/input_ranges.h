@@ -12,7 +12,6 @@ namespace nestor {
 struct InputRange {
   bool nonnegative = false;
   double most = std::numeric_limits<double>::infinity();  ///< of the magnitude
-  bool limited() const { return nonnegative || most < std::numeric_limits<double>::infinity(); }
 };
 
 /// Of inputs of floats, by name: ranges that keep roots and logarithms of sums, products and quotients of inputs from NaN. What is not found

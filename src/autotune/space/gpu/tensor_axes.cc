@@ -639,10 +639,6 @@ bool has_cut_tiles(const Nest& nest, const NestStructure& structure, const Fusio
   });
 }
 
-}  // namespace
-
-namespace {
-
 /// A few rows of a few terms, as where four streams are mixed for each token: hardly anything of a tile would be theirs.
 bool hardly_fills_tiles(const TensorAxes& axes) {
   constexpr std::int64_t kFewRows = 8, kFewTerms = 8;
