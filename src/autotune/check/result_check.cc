@@ -159,8 +159,7 @@ void ResultCheck::prepare(const std::vector<CheckCase>& cases) {
       job.reference->evaluate_all(kMostForwards);
       job.made.samples = all_samples(*job.reference, definition_, std::numeric_limits<std::int64_t>::max());
     } else {  // a reference that gives single elements belongs to the thread that made it
-      Reference single(workers_->definition(), job.wanted->sizes, scalars_, job.made.inputs);
-      job.made.samples = some_samples(single, definition_, kSamples, seed_);
+      job.made.samples = some_samples(workers_->definition(), job.wanted->sizes, scalars_, job.made.inputs, kSamples, seed_);
     }
     const bool ordinary = job.wanted->data.kind == DataKind::ordinary;
     if (ordinary && job.reference) limit_bounds_of(*job.reference, job.made.inputs, job.made.samples, definition_, narrows);
