@@ -261,20 +261,33 @@ std::vector<OracleSample> chosen_samples(Reference& reference, const Nest& nest,
   return result;
 }
 
+constexpr double kFewElements = 8;
+
 /// Does one element take so much of the whole definition (a sum over all rows, say) that some of them take longer than all together, which
-/// are faster to evaluate one after the other? `probe` is of no use behind that.
-bool depends_on_all(Reference& probe, const Nest& nest) {
-  constexpr double kFewElements = 8, kLong = 5e7;
-  const double most = std::min(probe.full_cost() / kFewElements, kLong);
+/// are faster to evaluate one after the other?
+bool depends_on_all(const std::unique_ptr<Reference>& probe, const Nest& nest, const std::atomic<bool>* stop) {
+  constexpr double kLong = 5e7;
+  const double most = std::min(probe->full_cost() / kFewElements, kLong);
+  probe->stop_by(stop);
   try {
     for (const Tensor& tensor : nest.tensors) {
-      if (tensor.role == TensorRole::output && probe.elements(tensor.name) > 0)
-        probe.bounded_value(tensor.name, 0, probe.spent() + most);
+      if (tensor.role == TensorRole::output && probe->elements(tensor.name) > 0)
+        probe->bounded_value(tensor.name, 0, probe->spent() + most);
     }
   } catch (const UserError&) {
     return true;
   }
   return false;
+}
+
+/// The same, where it is known without an evaluation.
+bool need_most(const Nest& nest, const Sizes& sizes, double full_cost) {
+  try {
+    const auto first = cost_of_first_elements(nest, sizes);
+    return first && *first * kFewElements >= full_cost;
+  } catch (const UserError&) {  // it takes too long to find out
+    return false;
+  }
 }
 
 }  // namespace
@@ -294,13 +307,10 @@ std::vector<OracleSample> all_samples(Reference& reference, const Nest& nest, st
 
 namespace {
 
-/// The samples of a definition of which one element needs most; nothing where that is not so, or there is no memory for all temporaries.
+/// Samples of all elements, evaluated one after the other; nothing where there is no memory for all temporaries.
 std::optional<std::vector<OracleSample>> whole_samples(const Nest& nest, const Sizes& sizes,
                                                        const std::map<std::string, double>& scalars, const HostTensors& inputs,
                                                        int processes, const std::atomic<bool>* stop) {
-  Reference probe(nest, sizes, scalars, inputs);
-  probe.stop_by(stop);
-  if (!depends_on_all(probe, nest)) return std::nullopt;
   Reference all(nest, sizes, scalars, inputs);
   all.stop_by(stop);
   try {
@@ -316,7 +326,7 @@ std::optional<std::vector<OracleSample>> whole_samples(const Nest& nest, const S
 std::vector<OracleSample> some_samples(const Nest& nest, const Sizes& sizes, const std::map<std::string, double>& scalars,
                                        const HostTensors& inputs, std::int64_t samples, std::uint64_t seed) {
   Reference reference(nest, sizes, scalars, inputs);
-  if (reference.full_cost() <= kMostForAllOfSome) {
+  if (reference.full_cost() <= kMostForAllOfSome && need_most(nest, sizes, reference.full_cost())) {
     if (auto whole = whole_samples(nest, sizes, scalars, inputs, 1, nullptr)) return std::move(*whole);
   }
   reference.prepare_elements();
@@ -353,9 +363,9 @@ std::vector<OracleSample> reference_samples(const Nest& nest, const Sizes& sizes
       result = all_samples(reference, nest, kAllElements);
     } else {
       refuse_costly_elements(reference, nest, sizes);
-      auto whole = reference.full_cost() <= kMostForAll * host_threads()
-                       ? whole_samples(nest, sizes, scalars, inputs, host_threads(), stop)
-                       : std::nullopt;
+      const bool together = reference.full_cost() <= kMostForAll * host_threads() &&
+                            depends_on_all(std::make_unique<Reference>(nest, sizes, scalars, inputs), nest, stop);
+      auto whole = together ? whole_samples(nest, sizes, scalars, inputs, host_threads(), stop) : std::nullopt;
       result =
           whole ? std::move(*whole) : chosen_samples(reference, nest, samples, seed, {host_threads(), kMostSampleSeconds}, stop);
     }
