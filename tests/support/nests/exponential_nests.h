@@ -12,10 +12,11 @@ inline ScalarExpr exponential_of_sum(ElementType type, ScalarOp op = ScalarOp::e
   return ScalarExpr::make(op, {ScalarExpr::cast(ElementType::f32, read(0, type)) + read(1)});
 }
 
-/// total[b, i, c] = sum over j of exp(k[b, j, c] + w[i, j]), mean likewise of such terms times v[b, j, c], out = mean / total; `mask`: of pairs.
+/// total[b, i, c] = sum over j of exp(k[b, j, c] + w[i, j]), mean likewise of such terms times v[b, j, c], out = mean / total; `mask`: of pairs, `part`: of
+/// results.
 inline Nest exponential_sums(ElementType type = ElementType::bf16, ScalarOp op = ScalarOp::exp,
-                             ElementType result = ElementType::f32, const std::string& mask = "") {
-  const std::string element = "0 <= b < B and 0 <= i < N and 0 <= c < C", pair = element + " and 0 <= j < N" + mask;
+                             ElementType result = ElementType::f32, const std::string& mask = "", const std::string& part = "") {
+  const std::string element = "0 <= b < B and 0 <= i < N and 0 <= c < C" + part, pair = element + " and 0 <= j < N" + mask;
   const ScalarExpr power = exponential_of_sum(type, op), quotient = read(0) / read(1);
   NestBuilder builder("exponential_sums", {{"B", 2}, {"N", 512}, {"C", 256}});
   for (const char* name : {"k", "v"}) builder.tensor(name, TensorRole::input, {"B", "N", "C"}, type);
