@@ -66,6 +66,15 @@ bool is_box(const Nest& nest, const Statement& sum, const ExponentialSide& side)
   return points.is_equal(box);
 }
 
+/// The box around points whose dims are `dims` of the sum's: of products for all of them, where results are a triangle.
+isl::set box_around(const Nest& nest, const Statement& sum, const isl::set& points, const std::vector<int>& dims) {
+  std::vector<int> all;
+  for (int k = 0; k < static_cast<int>(dims.size()); ++k) all.push_back(k);
+  isl::set box = without_dims(points, all);
+  for (const int k : all) box = below(box, k, extent_of(nest, sum.domain, dims[static_cast<std::size_t>(k)]));
+  return box;
+}
+
 /// Sets `why` where the rule does not apply.
 std::optional<Exponential> exponential_of(const Nest& nest, const Statement& sum, std::string& why) {
   why =
@@ -139,6 +148,8 @@ class Factorization {
     const std::string product = add_results(result_, sum, results, "_product"),
                       value = add_results(result_, sum, results, "_valued");
     Statement begin = over_results(result_, results, product + "_init", product);
+    begin.domain = gist_sizes(box_around(result_, sum, begin.domain, dims));
+    begin.write.relation = isl::manage(isl_set_identity(begin.domain.copy())).set_range_tuple(product);
     begin.value = build::number(0);
     insert(sum, begin);
     insert(sum, product_of(sum, found, {left, right}, product));
@@ -157,6 +168,10 @@ class Factorization {
   }
 
  private:
+  isl::set gist_sizes(const isl::set& points) const {
+    return isl::manage(isl_set_gist_params(points.coalesce().release(), full_context(result_).release()));
+  }
+
   void insert(const Statement& sum, const Statement& statement) {
     insert_statement(result_, group_begin(result_, sum.name), statement);
   }
@@ -245,8 +260,10 @@ class Factorization {
     const std::vector<int> left = memory_order(sum, found.left), right = memory_order(sum, found.right);
     const auto place = std::find(left.begin(), left.end(), found.reduced) - left.begin();
     const isl::pw_aff terms = result_.tensor(operands.first).shape[static_cast<std::size_t>(place)];
-    isl_set* domain = below(without_dims(domain_in(result_, sum), {found.reduced}), found.reduced, terms).release();
-    domain = isl_set_gist_params(isl_set_coalesce(domain), full_context(result_).release());
+    std::vector<int> dims;
+    for (int d = 0; d < static_cast<int>(sum.dims.size()); ++d) dims.push_back(d);
+    const isl::set box = box_around(result_, sum, domain_in(result_, sum), dims);
+    isl_set* domain = gist_sizes(below(without_dims(box, {found.reduced}), found.reduced, terms)).release();
     domain = isl_set_set_tuple_name(domain, result.name.c_str());
     for (std::size_t k = 0; k < result.dims.size(); ++k)
       domain = isl_set_set_dim_name(domain, isl_dim_set, static_cast<unsigned>(k), result.dims[k].c_str());
