@@ -9,7 +9,7 @@ from nestor import Size, bf16, define, f16, f32, indices
 
 from .problem import Operator, around_one, divided, widened
 
-pairs, dim = Size("pairs", 4096), Size("dim", 512, fixed=True)
+pairs, dim = Size("pairs", 1408), Size("dim", 512, fixed=True)
 i, j, d, i2 = indices(i=pairs, j=pairs, d=dim, i2=pairs)
 
 

@@ -197,8 +197,17 @@ TEST(AlgebraError, RecomputedValuesAreReadAFewTimesAtMostAndThenMadeOfOthers) {
   for (Tensor& tensor : stored.tensors) {
     if (tensor.name == "apart") tensor.role = TensorRole::output;
   }
-  EXPECT_EQ(refusal(stored, "recompute", {"sum"}), "rule recompute does not apply to sum: no reduction reads it")
-      << "its definition stays in memory";
+  EXPECT_EQ(refusal(summed(stored), "recompute", {"apart"}),
+            "rule recompute does not apply to apart: it is not the only definition of a temporary, or is a reduction")
+      << "a result stays in memory";
+  const Nest maps = samples::NestBuilder("maps", {{"N", 2}})
+                        .tensor("x", TensorRole::input, {"N"})
+                        .tensor("t", TensorRole::temporary, {"N"})
+                        .tensor("out", TensorRole::output, {"N"})
+                        .statement("t[n] : 0 <= n < N", "t[n]", {"x[n]"}, ScalarExpr::make(ScalarOp::abs, {samples::read(0)}))
+                        .statement("out[n] : 0 <= n < N", "out[n]", {"t[n]"}, ScalarExpr::make(ScalarOp::exp, {samples::read(0)}))
+                        .build();
+  EXPECT_EQ(refusal(maps, "recompute", {"t"}), "rule recompute does not apply to t: no reduction reads it");
 }
 
 TEST(AlgebraError, SumsThatAreAddedUpAgainHaveFewTermsOfOthers) {

@@ -138,6 +138,26 @@ inline Nest weighed_steps(const std::string& channels = "3", bool doubled = fals
   return builder.build();
 }
 
+/// Vectors of three, turned by a matrix each: out[n, a] = 2 sum over b of u[n, a, b] x[n, b] + sum over b of u[n, b, a] y[n, b].
+/// `squared`: the first sum is a factor twice.
+inline Nest turned_vectors(const std::string& axes = "3", bool squared = false) {
+  const std::string element = "0 <= n < N and 0 <= a < " + axes, pair = element + " and 0 <= b < " + axes;
+  NestBuilder builder("turned_vectors", {{"N", 2}});
+  builder.tensor("u", TensorRole::input, {"N", axes, axes});
+  for (const char* name : {"x", "y"}) builder.tensor(name, TensorRole::input, {"N", axes});
+  for (const char* name : {"ahead", "back"}) builder.tensor(name, TensorRole::temporary, {"N", axes});
+  const ScalarExpr ahead = squared ? read(0) * read(2) : read(0) * number(2);
+  std::vector<std::string> reads{"ahead[n, a]", "back[n, a]"};
+  if (squared) reads.emplace_back("ahead[n, " + axes + " - 1 - a]");
+  return builder.tensor("out", TensorRole::output, {"N", axes})
+      .statement("ahead_init[n, a] : " + element, "ahead[n, a]", {}, number(0))
+      .statement("ahead[n, a, b] : " + pair, "ahead[n, a]", {"u[n, a, b]", "x[n, b]"}, read(0) * read(1), ReductionOp::add)
+      .statement("back_init[n, a] : " + element, "back[n, a]", {}, number(0))
+      .statement("back[n, a, b] : " + pair, "back[n, a]", {"u[n, b, a]", "y[n, b]"}, read(0) * read(1), ReductionOp::add)
+      .statement("out[n, a] : " + element, "out[n, a]", reads, ahead + read(1))
+      .build();
+}
+
 /// What a filter for each channel learns: out[t, c] = sum over n and y of x[n, y + t, c] g[n, y, c].
 inline Nest channel_filter_gradient(std::int64_t channels = 256) {
   return NestBuilder("channel_filter_gradient", {{"N", 32}, {"Y", 3136}, {"C", channels}})

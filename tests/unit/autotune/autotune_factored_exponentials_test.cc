@@ -72,6 +72,40 @@ TEST(FactoredExponentialsSpace, FirstGuessesAreOneKernelOfProductsBehindTheirOpe
   }
 }
 
+/// q, k and v of some size, and decays that add up along the rows of a chunk.
+testing::NestInputs decays_of(std::size_t chunks, std::size_t channels) {
+  testing::NestInputs inputs{{{"C", static_cast<std::int64_t>(chunks)}}, {}, {}};
+  std::mt19937 random(7);
+  std::uniform_real_distribution<double> uniform(-1, 1);
+  for (std::size_t n = 0; n < chunks * 64 * channels; ++n) {
+    for (const char* tensor : {"q", "k", "v"}) inputs.tensors[tensor].push_back(round_to(ElementType::bf16, uniform(random)));
+    const double before = n / channels % 64 == 0 ? 0 : inputs.tensors["g"][n - channels];
+    inputs.tensors["g"].push_back(round_to(ElementType::f32, before - 0.02 * std::fabs(uniform(random))));
+  }
+  return inputs;
+}
+
+TEST(FactoredExponentialsSpace, ATriangleOfDecaysIsOnTensorCoresAndSoIsWhatItWeighs) {
+  for (const bool wide : {false, true}) {
+    const int channels = wide ? 128 : 64;
+    const Nest nest = channel_decays(true, channels);
+    SpaceGuesses all(nest, {{"C", 1024}});
+    ASSERT_TRUE(all.has_rule(0, "factor_exponential"));
+    EXPECT_EQ(all.has_rule(0, "zero_terms"), wide) << "weights that go through memory have zeros beside them";
+    const TileProgram program = all.program(0);
+    const CompiledNvptx compiled = compile_nvptx(program, {});
+    EXPECT_EQ(std::count_if(compiled.plans->kernels.begin(), compiled.plans->kernels.end(),
+                            [](const auto& kernel) { return kernel.tensor.has_value(); }),
+              wide ? 2 : 1);
+    const testing::NestInputs inputs = decays_of(2, static_cast<std::size_t>(channels));
+    const auto want = testing::run_oracle(nest, inputs, false), got = testing::run_emulated(compiled, program, inputs);
+    for (const char* tensor : {"known", "out"}) {
+      for (std::size_t n = 0; n < want.at(tensor).size(); ++n)
+        ASSERT_NEAR(got.at(tensor)[n], want.at(tensor)[n], 0.3) << tensor << n;  // up to 64 weights up to 30, rounded to 8 bits
+    }
+  }
+}
+
 TEST(FactoredExponentialsSpace, WithoutAnInputOf16BitsTheyStay) {
   SpaceGuesses all(exponential_sums(ElementType::f32), kLarge);
   EXPECT_FALSE(all.has_rule(0, "factor_exponential"));

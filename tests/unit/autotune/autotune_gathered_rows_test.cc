@@ -153,5 +153,13 @@ TEST(RecomputedSums, StepsOfAFewChannelsNeedNoPlace) {
   EXPECT_EQ(guess.tensor_kernels({{"N", 3}, {"Y", 1000}}), 0);
 }
 
+TEST(RecomputedSums, VectorsTurnedBySmallMatricesAreOneKernel) {
+  FirstGuess guess(turned_vectors(), {{"N", 1 << 20}});
+  EXPECT_EQ(guess.applications("recompute"), 2);
+  ASSERT_EQ(guess.candidate.infeasible, "");
+  const CompiledNvptx compiled = compile_nvptx(build_tile_program(guess.schedules.replay(guess.candidate.steps)), {});
+  EXPECT_EQ(compiled.plans->kernels.size(), 1U);
+}
+
 }  // namespace
 }  // namespace nestor

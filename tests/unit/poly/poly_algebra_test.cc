@@ -468,6 +468,24 @@ TEST(Recompute, ASumOfAFewTermsOfItsOwnIsAddedUpByItsOnlyReader) {
   EXPECT_TRUE(targets_of(twice, "recompute").empty()) << "each reader would read all channels again";
 }
 
+TEST(Recompute, ADefinitionAddsUpSumsOfItsOwn) {
+  EXPECT_THAT(targets_of(samples::turned_vectors(), "recompute"), ElementsAre("ahead", "back"));
+  Nest nest = samples::turned_vectors();
+  for (const char* sum : {"ahead", "back"}) nest = rule("recompute").apply(nest, {sum}).nest;
+  ASSERT_NO_THROW(validate(nest));
+  EXPECT_EQ(nest.statements.size(), 1U);
+  EXPECT_EQ(value_text(nest, "out"),
+            "(((((0 + (u * x)) + (u * x)) + (u * x)) * 2) + (((0 + (u * y)) + (u * y)) + (u * y)))");
+  EXPECT_EQ(isl_text(nest.statement("out").reads[2].relation.range()), "[N] -> { u[i0, i1, 1] }");
+  EXPECT_TRUE(targets_of(samples::turned_vectors("5"), "recompute").empty()) << "too many terms";
+  EXPECT_THAT(targets_of(samples::turned_vectors("3", true), "recompute"), ElementsAre("back")) << "it would be added up twice";
+  // A definition of many of them is long enough.
+  Nest longer = samples::turned_vectors();
+  ScalarExpr& value = samples::value_of(longer, "out");
+  for (int k = 3; k < 130; ++k) value = ScalarExpr::make(ScalarOp::mul, {value, samples::number(k)});
+  EXPECT_TRUE(targets_of(longer, "recompute").empty());
+}
+
 TEST(Recompute, ADistanceMayBeReadForEachOfAFewAxesAndByADefinitionBetween) {
   EXPECT_THAT(targets_of(samples::pulling_points(), "recompute"), ElementsAre("sum"));
   const Nest between = rule("recompute").apply(samples::pulling_points(), {"sum"}).nest;

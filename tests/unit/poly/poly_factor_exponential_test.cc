@@ -163,6 +163,22 @@ void expect_same(const Nest& before, const Nest& after, const Memory& inputs, co
   }
 }
 
+TEST(FactorExponential, ATriangleOfResultsSharesTablesOfAllRowsAndColumns) {
+  const auto sums_where = [](const std::string& part) {
+    return exponential_sums(ElementType::bf16, ScalarOp::exp, ElementType::f32, "", part);
+  };
+  const Nest triangle = sums_where(" and c <= i");
+  ASSERT_EQ(matches(triangle), 2U);
+  const Nest nest = factored(triangle);
+  validate(nest);
+  EXPECT_EQ(nest.find_statement("mean_right_1"), nullptr) << "one table of w for both sums";
+  for (const std::int64_t rows : {7, 4}) {
+    const Sizes sizes{{"B", 2}, {"N", rows}, {"C", 5}};
+    expect_same(triangle, nest, Interpreter::random_inputs(triangle, sizes, 3), sizes, 3 * 0x1p-16);
+  }
+  EXPECT_EQ(matches(sums_where(" and c <= b")), 0U) << "the table of k would be a triangle itself";
+}
+
 TEST(FactorExponential, SumsAreOffByTheRestsOfHalves) {
   for (const ScalarOp op : {ScalarOp::exp, ScalarOp::exp2}) {
     const Nest nest = exponential_sums(ElementType::bf16, op);

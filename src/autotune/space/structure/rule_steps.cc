@@ -124,8 +124,14 @@ std::vector<std::string> matching_rules(BaseSchedules& schedules) {
     simple = rule_steps(schedules, rules_left);
   }
   const Nest& simple_nest = schedules.after_rules(simple).nest();
+  // Sums of exponentials become elementwise.
+  std::set<std::string> factors = all;
+  if (matching.contains(kFactoringRule)) factors.insert(kFactoringRule);
+  const Nest& factored_nest = factors == all ? usual_nest : schedules.after_rules(rule_steps(schedules, factors)).nest();
   for (const char* narrowing : {kNarrowingRule, kRoundingRule}) {
-    if (rule(narrowing).find(usual_nest).empty() && rule(narrowing).find(simple_nest).empty()) continue;
+    const bool factored = !rule(narrowing).find(factored_nest).empty();
+    if (rule(narrowing).find(usual_nest).empty() && rule(narrowing).find(simple_nest).empty() && !factored) continue;
+    if (factored) all.insert(kFactoringRule);
     // It makes products of 16-bit operands, for which there are other rules.
     all.insert(narrowing);
     const Nest narrowed = schedules.after_rules(rule_steps(schedules, all)).nest();

@@ -6,7 +6,8 @@
 //            inf. r is v where that is finite, else the direct sum. x and y are two bf16 numbers each, rounded and what is left: P adds up
 //            x1 y1 + x1 y2 + x2 y1 along one dim, as one product of matrices. Sums with the same x share it.
 // Conditions the sum starts from 0 into a temporary of f32; start and sum are alone in their loops, and nobody reads it before it is complete;
-//            every element has the same terms, j from 0 on. Each side adds up two values at most, and has one factor.
+//            every element has the same terms, j from 0 on, and each side's dims have all their values together. Each side adds up two values
+//            at most, and has one factor.
 // Proof      exp(a + b) = exp(a) exp(b). A finite P has finite x and y: an infinity among them makes every sum it is in infinite or NaN, also
 //            beside 0. Else r is the sum of the definition. -inf in a or b is a 0 in x or y, as in exp(a + b).
 // Rounding   x1 + x2 is off by 2^-16 x, y alike, and x2 y2 is left out: 3 2^-16 of the sum of |terms|. Let M be 2^16 where one side has factors, and
@@ -55,14 +56,23 @@ bool has_all_terms(const Nest& nest, const Statement& sum, int reduced) {
   return domain_in(nest, sum).is_equal(box);
 }
 
-/// Are the dims of the result those of a box, so that all that follow some of them share one table?
-bool is_box(const Nest& nest, const Statement& sum) {
-  isl::set box = domain_in(nest, sum);
-  std::vector<int> dims;
-  for (int d = 0; d < static_cast<int>(sum.dims.size()); ++d) dims.push_back(d);
-  box = without_dims(box, dims);
+/// Are the side's dims those of a box? Then all sums that follow them share one table, a triangle's as well.
+bool is_box(const Nest& nest, const Statement& sum, const ExponentialSide& side) {
+  std::vector<int> dims, others;
+  for (int d = 0; d < static_cast<int>(sum.dims.size()); ++d) (side.dims.contains(d) ? dims : others).push_back(d);
+  const isl::set points = without_dims(domain_in(nest, sum), others);
+  isl::set box = without_dims(points, dims);
   for (const int d : dims) box = below(box, d, extent_of(nest, sum.domain, d));
-  return domain_in(nest, sum).is_equal(box);
+  return points.is_equal(box);
+}
+
+/// The box around points whose dims are `dims` of the sum's: of products for all of them, where results are a triangle.
+isl::set box_around(const Nest& nest, const Statement& sum, const isl::set& points, const std::vector<int>& dims) {
+  std::vector<int> all;
+  for (int k = 0; k < static_cast<int>(dims.size()); ++k) all.push_back(k);
+  isl::set box = without_dims(points, all);
+  for (const int k : all) box = below(box, k, extent_of(nest, sum.domain, dims[static_cast<std::size_t>(k)]));
+  return box;
 }
 
 /// Sets `why` where the rule does not apply.
@@ -90,7 +100,8 @@ std::optional<Exponential> exponential_of(const Nest& nest, const Statement& sum
   const auto later = [&](const Statement* reader) { return reader->group > sum.group; };
   if (!std::all_of(readers.begin(), readers.end(), later) || !always_has_points(nest, sum)) return std::nullopt;
   why = "elements have other terms each";
-  if (!has_all_terms(nest, sum, found->reduced) || !is_box(nest, sum)) return std::nullopt;
+  if (!has_all_terms(nest, sum, found->reduced) || !is_box(nest, sum, found->left) || !is_box(nest, sum, found->right))
+    return std::nullopt;
   why = "";
   return found;
 }
@@ -137,6 +148,8 @@ class Factorization {
     const std::string product = add_results(result_, sum, results, "_product"),
                       value = add_results(result_, sum, results, "_valued");
     Statement begin = over_results(result_, results, product + "_init", product);
+    begin.domain = gist_sizes(box_around(result_, sum, begin.domain, dims));
+    begin.write.relation = isl::manage(isl_set_identity(begin.domain.copy())).set_range_tuple(product);
     begin.value = build::number(0);
     insert(sum, begin);
     insert(sum, product_of(sum, found, {left, right}, product));
@@ -155,6 +168,10 @@ class Factorization {
   }
 
  private:
+  isl::set gist_sizes(const isl::set& points) const {
+    return isl::manage(isl_set_gist_params(points.coalesce().release(), full_context(result_).release()));
+  }
+
   void insert(const Statement& sum, const Statement& statement) {
     insert_statement(result_, group_begin(result_, sum.name), statement);
   }
@@ -243,8 +260,10 @@ class Factorization {
     const std::vector<int> left = memory_order(sum, found.left), right = memory_order(sum, found.right);
     const auto place = std::find(left.begin(), left.end(), found.reduced) - left.begin();
     const isl::pw_aff terms = result_.tensor(operands.first).shape[static_cast<std::size_t>(place)];
-    isl_set* domain = below(without_dims(domain_in(result_, sum), {found.reduced}), found.reduced, terms).release();
-    domain = isl_set_gist_params(isl_set_coalesce(domain), full_context(result_).release());
+    std::vector<int> dims;
+    for (int d = 0; d < static_cast<int>(sum.dims.size()); ++d) dims.push_back(d);
+    const isl::set box = box_around(result_, sum, domain_in(result_, sum), dims);
+    isl_set* domain = gist_sizes(below(without_dims(box, {found.reduced}), found.reduced, terms)).release();
     domain = isl_set_set_tuple_name(domain, result.name.c_str());
     for (std::size_t k = 0; k < result.dims.size(); ++k)
       domain = isl_set_set_dim_name(domain, isl_dim_set, static_cast<unsigned>(k), result.dims[k].c_str());

@@ -2,6 +2,7 @@
 //
 // Pattern    a temporary t, elementwise defined, t_e = f_e, whose readers read each element once each; a reduction is among them. Or t_e is a
 //            sum of a few terms that one statement reads, or all are of tensors with fewer dims (distances of points): f_e is that sum.
+//            A definition may be that one statement (a vector times a small matrix, element by element).
 //            What is made of such tensors alone may be read a few times (the axes of a force), and be longer; a sum of them, by the
 //            definition of what a reduction reads.
 // Rewrite    readers compute f_e in place of reading t_e, rounded to the type of t; t is gone. A schedule then needs no place for t, which
@@ -26,6 +27,7 @@ namespace {
 
 constexpr const char* kName = "recompute";
 constexpr int kMostNodes = 24, kMostNodesOfShared = 64, kMostReaders = 3;
+constexpr int kMostNodesOfOwn = 256;  ///< of a definition that adds up sums of its own, with these
 
 /// Equal parts count once, as they are computed once.
 int nodes_of(const ScalarExpr& value) {
@@ -62,15 +64,27 @@ bool defines_term(const Nest& nest, const Statement& statement) {
   return std::any_of(readers.begin(), readers.end(), [](const Statement* reader) { return reader->reduction.has_value(); });
 }
 
+/// Does one definition alone read what was a sum of a few terms, each element once, where both are short enough to be one?
+bool is_own(const Nest& nest, const Statement& sum) {
+  const std::vector<const Statement*> readers = readers_of(nest, sum.write.tensor);
+  if (readers.size() != 1 || readers.front()->reduction) return false;
+  int reads = 0;
+  for (const Access& read : readers.front()->reads) {
+    if (read.tensor == sum.write.tensor && (++reads > 1 || !reads_elements(nest, *readers.front(), read, false))) return false;
+  }
+  return nodes_of(sum.value) + nodes_of(readers.front()->value) <= kMostNodesOfOwn;
+}
+
 /// Of the statement that defines the temporary; `sum`: by what was a sum of a few terms.
 std::string objection_to(const Nest& nest, const Statement& statement, bool sum) {
   const std::string& tensor = statement.write.tensor;
   if (!is_elementwise_temporary(nest, tensor)) return "it is not the only definition of a temporary, or is a reduction";
   const bool shares = shares_operands(statement);
-  if (nodes_of(statement.value) > (shares ? kMostNodesOfShared : kMostNodes)) return "its value is long";
+  const bool own = sum && is_own(nest, statement);
+  if (!own && nodes_of(statement.value) > (shares ? kMostNodesOfShared : kMostNodes)) return "its value is long";
   const std::vector<const Statement*> readers = readers_of(nest, tensor);
   if (readers.size() > kMostReaders) return "too many statements read it";
-  bool sums = false;
+  bool sums = own;
   for (const Statement* reader : readers) {
     if (reader->group <= statement.group) return "it is read before it is written";
     if (!may_recompute(nest, statement, *reader)) return "what it reads is written again before " + reader->name;

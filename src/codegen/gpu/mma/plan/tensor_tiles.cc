@@ -50,6 +50,7 @@ class TileFinder {
     if (std::none_of(plan_.ops.begin(), plan_.ops.end(), [](const TensorOp& op) { return op.kind == TensorOp::Kind::product; }))
       user_error("Kernel '{}' asks for tensor cores, but none of its ops is a product of two 16-bit tiles.", plan_.program->name);
     for (std::size_t k = 0; k < plan_.ops.size(); ++k) join_axes(k);
+    for (std::size_t k = 0; k < plan_.ops.size(); ++k) join_stores(k);
     find_rows();
     count_rows();
     for (std::size_t k = 0; k < plan_.ops.size(); ++k) assign_dims(k);
@@ -139,6 +140,38 @@ class TileFinder {
     };
     visit(op.write);
     for (const TileAccess& read : op.reads) visit(read);
+  }
+
+  /// The only dim of the op in an index; -1: there is none, or several.
+  static int only_dim(const TileOp& op, const IntExpr& index) {
+    std::set<std::string> names;
+    collect_variables(index, names);
+    int found = -1;
+    for (int d = 0; d < static_cast<int>(op.dims.size()); ++d) {
+      if (!names.contains(op.dims[static_cast<std::size_t>(d)].var)) continue;
+      if (found >= 0) return -1;
+      found = d;
+    }
+    return found;
+  }
+
+  /// What touches no tile, as zeros beside a result, lies as others that store to the same tensor do.
+  void join_stores(std::size_t k) {
+    const TileOp& op = plan_.ops[k].op;
+    const auto touches_tile = [&](const TileOp& other) {
+      return in_scratch(other.write) ||
+             std::any_of(other.reads.begin(), other.reads.end(), [&](const TileAccess& read) { return in_scratch(read); });
+    };
+    if (touches_tile(op)) return;
+    for (std::size_t other = 0; other < plan_.ops.size(); ++other) {
+      const TileOp& store = plan_.ops[other].op;
+      if (store.write.buffer != op.write.buffer || !touches_tile(store)) continue;
+      for (std::size_t p = 0; p < op.write.index.size(); ++p) {
+        const int own = only_dim(op, op.write.index[p]), theirs = only_dim(store, store.write.index[p]);
+        if (own >= 0 && theirs >= 0) axes_.join(dim_member(k, own), dim_member(other, theirs));
+      }
+      return;
+    }
   }
 
   /// Warpgroups of all blocks take equal shares of the rows, in units of what one product takes.
