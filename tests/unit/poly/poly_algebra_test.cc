@@ -474,8 +474,7 @@ TEST(Recompute, ADefinitionAddsUpSumsOfItsOwn) {
   for (const char* sum : {"ahead", "back"}) nest = rule("recompute").apply(nest, {sum}).nest;
   ASSERT_NO_THROW(validate(nest));
   EXPECT_EQ(nest.statements.size(), 1U);
-  EXPECT_EQ(value_text(nest, "out"),
-            "(((((0 + (u * x)) + (u * x)) + (u * x)) * 2) + (((0 + (u * y)) + (u * y)) + (u * y)))");
+  EXPECT_EQ(value_text(nest, "out"), "(((((0 + (u * x)) + (u * x)) + (u * x)) * 2) + (((0 + (u * y)) + (u * y)) + (u * y)))");
   EXPECT_EQ(isl_text(nest.statement("out").reads[2].relation.range()), "[N] -> { u[i0, i1, 1] }");
   EXPECT_TRUE(targets_of(samples::turned_vectors("5"), "recompute").empty()) << "too many terms";
   EXPECT_THAT(targets_of(samples::turned_vectors("3", true), "recompute"), ElementsAre("back")) << "it would be added up twice";

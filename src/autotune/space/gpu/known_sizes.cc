@@ -2,6 +2,7 @@
 #include "autotune/space/gpu/known_sizes.h"
 
 #include "autotune/space/structure/axes.h"
+#include "autotune/space/structure/rule_steps.h"
 #include "autotune/space/window_points.h"
 #include "codegen/tile/contraction.h"
 #include "poly/algebra/all_rules.h"

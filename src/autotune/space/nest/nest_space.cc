@@ -2,7 +2,7 @@
 #include "autotune/space/nest/nest_space.h"
 
 #include "autotune/space/distribution.h"
-#include "autotune/space/gpu/gpu_points.h"
+#include "autotune/space/gpu/points/gpu_points.h"
 #include "autotune/space/gpu/tensor_fusion.h"
 #include "autotune/space/gpu/tensor_steps.h"
 #include "autotune/space/nest/nest_candidate.h"

@@ -1,0 +1,265 @@
+// Likely shapes of blocks and tiles, written as values of parameters.
+#include "autotune/space/gpu/points/gpu_points.h"
+
+#include "autotune/space/gpu/points/column_points.h"
+#include "autotune/space/gpu/points/recurrence_points.h"
+#include "autotune/space/gpu/points/tensor_core_points.h"
+#include "autotune/space/gpu/short_rows.h"
+#include "autotune/space/gpu/tensor_fusion.h"
+#include "autotune/space/gpu/transposed_rows.h"
+#include "autotune/space/group_choice.h"
+#include "autotune/space/pair_sums.h"
+#include "autotune/space/product_points.h"
+#include "autotune/space/structure/axes.h"
+#include "autotune/space/structure/rule_steps.h"
+#include "autotune/space/window_points.h"
+#include "support/rounding.h"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <utility>
+
+namespace nestor {
+namespace {
+
+/// Rows that stay on chip, a share of elements for each thread, in likely shapes and residences of blocks.
+void add_rows_of(const GpuPointSource& source, const RuleChoice& choice, Fusion fusion, std::vector<NamedValues>& points) {
+  const GpuLimits& limits = source.limits;
+  const RuleVariant& variant = source.variants.at(choice);
+  const FusionGroup& main = source.variants.heaviest(variant, fusion);
+  const RowTiles tiles = row_tiles(variant.structure, main);
+  std::vector<GpuShape> shapes = likely_shapes(tiles.points, limits);
+  const bool kept = !shapes.empty();
+  if (!kept) shapes.push_back(longest_shape(variant.structure, main, limits));
+  // Products of a serial loop's steps are shared by no cluster, and nothing runs ahead of them.
+  const bool in_steps =
+      !serial_axes(main).empty() && multiplies(source.variants.nest(variant), variant.structure, main.loop_groups);
+  if (in_steps) std::erase_if(shapes, [](const GpuShape& shape) { return shape.cluster > 1; });
+  for (GpuShape shape : shapes) {
+    if (!main.part) shape = shape_of_rows(tiles, shape);
+    // A block over a part takes its work tiles one at a time: narrow ones by few threads, and there is room for more blocks. Of those that
+    // keep no warp busy it takes several.
+    const std::int64_t rows = main.part && shape.threads < nvptx::kWarpThreads * shape.rows ? shape.rows : 1;
+    if (main.part && rows == 1) shape.threads = std::max<std::int64_t>(shape.threads / shape.rows, nvptx::kWarpThreads);
+    for (const GpuResidence& residence : kept ? likely_residences(shape, limits) : std::vector<GpuResidence>{{}}) {
+      if (in_steps && residence.persistent > 0) continue;
+      NamedValues values = fused_values(source, choice, fusion);
+      for (const Parameter& parameter : source.parameters) {
+        if (parameter.name.starts_with("tile.")) values[parameter.name] = main.part ? kCombinedColumns : 1;
+      }
+      if (!main.part) {
+        for (const auto& [name, tile] : values_of(tiles, variant.structure, main, shape.rows)) values[name] = tile;
+      }
+      const std::int64_t resident = resident_blocks(shape, limits);
+      const std::int64_t at_once = residence.persistent > 0 ? resident : std::max<std::int64_t>(resident / 2, 1);
+      values["num_splits"] = limits.units * at_once / shape.cluster;
+      values["threads"] = shape.threads;
+      values["cluster"] = shape.cluster;
+      values["staging"] = static_cast<std::int64_t>(residence.staging);
+      values["streaming"] = 0;
+      values["part_tile"] = rows;
+      values["persistent"] = main.part ? 0 : residence.persistent;
+      values["prefetch"] = main.part && residence.prefetch == 0 ? 2 : residence.prefetch;
+      points.push_back(std::move(values));
+    }
+  }
+}
+
+/// Everything fused; rows that no cluster holds are left to kernels of their own. Where later sums share fewer loops than the
+/// heaviest work has, as a mean over the rows of an image, its rows alone come next.
+void add_row_values(const GpuPointSource& source, const RuleChoice& choice, std::vector<NamedValues>& points) {
+  const RuleVariant& variant = source.variants.at(choice);
+  const FusionGroup &whole = source.variants.heaviest(variant, Fusion::maximal),
+                    &rows = source.variants.heaviest(variant, Fusion::careful);
+  const bool fits = !likely_shapes(row_tiles(variant.structure, whole).points, source.limits).empty();
+  if (fits) add_rows_of(source, choice, Fusion::maximal, points);
+  const std::vector<Statement>& statements = source.variants.nest(variant).statements;
+  const bool products = std::any_of(statements.begin(), statements.end(), multiplies_matrices);
+  if (!fits || (rows.axes.size() > whole.axes.size() && !products)) add_rows_of(source, choice, Fusion::careful, points);
+}
+
+/// Products on plain lanes: of several, each in a kernel of its own first, which has no other statements to keep rows for. Then
+/// everything together, and what shares loops.
+void add_product_values(const GpuPointSource& source, const RuleChoice& choice, std::vector<NamedValues>& points) {
+  const RuleVariant& variant = source.variants.at(choice);
+  const Nest& nest = source.variants.nest(variant);
+  std::vector<std::vector<NamedValues>> products;
+  for (const FusionGroup& group : source.variants.fusion_groups(variant, Fusion::alike)) {
+    products.push_back(likely_product_tiles(nest, variant.structure, group, source.limits));
+    if (products.back().empty()) products.pop_back();
+  }
+  for (std::size_t k = 0; products.size() > 1 && k < products.front().size(); ++k) {
+    NamedValues tiles = products.front()[k];
+    for (const std::vector<NamedValues>& other : products) {
+      for (const auto& [name, value] : other[k]) tiles[name] = std::max(tiles[name], value);
+    }
+    points.push_back(completed(source, choice, Fusion::alike, std::move(tiles)));
+  }
+  for (const Fusion fusion : {Fusion::maximal, Fusion::careful}) {
+    const FusionGroup& group = source.variants.heaviest(variant, fusion);
+    for (NamedValues& tiles : likely_product_tiles(nest, variant.structure, group, source.limits)) {
+      tiles.merge(fused_values(source, choice, fusion));
+      points.push_back(std::move(tiles));
+    }
+  }
+}
+
+/// Products on plain lanes with few results and long sums: parts of these keep all units busy, and others along the same dims have
+/// parts, too.
+void add_parts_of_products(const GpuPointSource& source, const RuleChoice& choice, std::vector<NamedValues>& points) {
+  constexpr std::int64_t kTile = 64, kLongestPart = 2048, kRounds = 2;
+  const RuleVariant& whole = source.variants.at(choice);
+  const FusionGroup& group = source.variants.heaviest(whole, Fusion::none);
+  const LoopGroup& heavy = whole.structure.loop_groups[static_cast<std::size_t>(group.heaviest)];
+  if (!multiplies(source.variants.nest(whole), whole.structure, {group.heaviest})) return;
+  std::int64_t tiles = 1;
+  for (std::size_t k = 0; k < heavy.extents.size(); ++k) tiles *= heavy.reduced[k] ? 1 : ceil_div(heavy.extents[k], kTile);
+  for (const int split : source.split_axes) {
+    const int position = heavy.position_of(split);
+    if (choice.rules != source.usual_rules || position < 0 || !heavy.reduced[static_cast<std::size_t>(position)]) continue;
+    const std::int64_t extent = heavy.extents[static_cast<std::size_t>(position)];
+    if (tiles * kRounds > source.limits.units || extent < kLongestPart * 2) continue;
+    for (const std::int64_t rounds : {kRounds, std::int64_t{1}, 2 * kRounds}) {
+      const RuleChoice cut{choice.rules, split, ceil_div(rounds * source.limits.units, tiles)};
+      const RuleVariant& variant = source.variants.at(cut);
+      for (const Fusion fusion : {Fusion::alike, Fusion::none}) {
+        const FusionGroup& parts = source.variants.heaviest(variant, fusion);
+        std::vector<NamedValues> tiles =
+            likely_product_tiles(source.variants.nest(variant), variant.structure, parts, source.limits);
+        for (NamedValues& values : tiles) points.push_back(completed(source, cut, fusion, std::move(values)));
+        if (!tiles.empty()) break;
+      }
+    }
+  }
+}
+
+/// Many short rows, everything in one kernel.
+void add_short_rows(const GpuPointSource& source, const RuleChoice& choice, std::vector<NamedValues>& points) {
+  const RuleVariant& whole = source.variants.at(choice);
+  const std::vector<FusionGroup>& groups = source.variants.fusion_groups(whole, Fusion::maximal);
+  if (groups.size() != 1) return;
+  for (NamedValues& values : values_of_short_rows(whole.structure, groups.front()))
+    points.push_back(completed(source, choice, Fusion::maximal, std::move(values)));
+}
+
+/// Sums of few terms in many small blocks, with what else shares their outer axes.
+void add_small_blocks(const GpuPointSource& source, const RuleChoice& choice, std::vector<NamedValues>& points) {
+  const RuleVariant& variant = source.variants.at(choice);
+  const Nest& nest = source.variants.nest(variant);
+  for (const Fusion fusion : {Fusion::maximal, Fusion::careful}) {
+    for (const std::int64_t threads : {128, 256}) {
+      NamedValues values = values_of_small_blocks(nest, variant.structure, source.variants.heaviest(variant, fusion), threads);
+      if (values.empty()) continue;
+      for (const FusionGroup& group : source.variants.fusion_groups(variant, fusion))
+        values.merge(values_of_small_blocks(nest, variant.structure, group, threads));
+      points.push_back(completed(source, choice, fusion, std::move(values)));
+    }
+  }
+}
+
+/// Sums of few terms along memory: everything together, some elements for each thread.
+void add_short_sums(const GpuPointSource& source, const RuleChoice& choice, std::vector<NamedValues>& points) {
+  const RuleVariant& variant = source.variants.at(choice);
+  const FusionGroup& group = source.variants.heaviest(variant, Fusion::maximal);
+  const int axis = axis_of_short_sums(source.variants.nest(variant), variant.structure, group);
+  if (axis < 0) return;
+  for (const std::int64_t rows : {8, 4, 16}) {
+    NamedValues values = values_of_short_sums(variant.structure, group, axis, rows);
+    values.merge(fused_values(source, choice));
+    values.merge(NamedValues{{"persistent", 0}, {"prefetch", 0}, {"staging", 0}, {"streaming", 0}});
+    points.push_back(std::move(values));
+  }
+}
+
+/// Sums of windows: each thread has a few neighbours. With what else can stay in the block, then by themselves.
+void add_windows(const GpuPointSource& source, const RuleChoice& choice, std::vector<NamedValues>& points) {
+  const RuleVariant& variant = source.variants.at(choice);
+  const Nest& nest = source.variants.nest(variant);
+  if (multiplies(nest)) return;
+  std::set<NamedValues> known;
+  for (const Fusion fusion : {Fusion::maximal, Fusion::careful, Fusion::none}) {
+    const FusionGroup& group = source.variants.heaviest(variant, fusion);
+    const auto windows = windows_of(nest, variant.structure.loop_groups[static_cast<std::size_t>(group.heaviest)]);
+    if (!windows) continue;
+    for (NamedValues& tiles : likely_window_tiles(variant.structure, group, *windows)) {
+      if (known.insert(tiles).second) points.push_back(completed(source, choice, fusion, std::move(tiles)));
+    }
+  }
+}
+
+/// Sums over pairs, in kernels of their own: tiles of all groups that have such.
+void add_pair_sums(const GpuPointSource& source, const RuleChoice& choice, std::vector<NamedValues>& points) {
+  const RuleVariant& variant = source.variants.at(choice);
+  const Nest& nest = source.variants.nest(variant);
+  if (multiplies(nest)) return;
+  if (axis_of_pairs(nest, variant.structure, source.variants.heaviest(variant, Fusion::careful)) < 0) return;
+  for (const std::int64_t elements : {64, 128, 32}) {
+    NamedValues values;
+    for (const FusionGroup& group : source.variants.fusion_groups(variant, Fusion::careful)) {
+      const int axis = axis_of_pairs(nest, variant.structure, group);
+      if (axis >= 0) values.merge(values_of_pairs(variant.structure, group, axis, elements));
+    }
+    points.push_back(completed(source, choice, Fusion::careful, std::move(values)));
+  }
+}
+
+}  // namespace
+
+bool has_tensor_cores(const GpuLimits& limits) { return limits.sm >= 80; }
+
+std::vector<NamedValues> likely_gpu_values(const GpuPointSource& source) {
+  std::vector<NamedValues> points, of_parts;
+  if (has_tensor_cores(source.limits)) {
+    add_products_again(source, points);
+    add_parts_of_tiles(source, points);
+    add_products(source, points);
+    if (parts_may_cost_more(source.variants, source.tensor_rules.front(), source.limits)) of_parts.swap(points);
+  }
+  RuleChoice simple{source.usual_rules};
+  std::erase_if(simple.rules, [](const std::string& rule) { return makes_composites(rule); });
+  const bool steps = has_large_steps(source, simple);
+  if (steps) add_distributed(source, simple, points);
+  const bool solves = solves_systems(source, simple);
+  if (solves) add_recurrences(source, simple, true, points);
+  add_parts_of_products(source, simple, points);
+  // Products for each place along memory, whose factors that rule would copy across it, and whose tiles would read across it.
+  RuleChoice whole_factors = simple;
+  const bool stores_factors = whole_factors.rules.erase(kFactorRule) > 0;
+  if (stores_factors || multiplies(source.variants.nest(source.variants.at(simple))))
+    add_column_values(source, whole_factors.rules, ColumnSums::products, points);
+  add_product_values(source, simple, points);
+  RuleChoice without_tiles = simple;
+  const bool recomputes = std::find(source.rules.begin(), source.rules.end(), kRecomputingRule) != source.rules.end();
+  if (recomputes) without_tiles.rules.insert(kRecomputingRule);
+  add_pair_sums(source, without_tiles, points);
+  // A block over a part of all rows would take them one by one.
+  const bool prefixes = is_of_prefixes(source, simple);
+  if (prefixes) add_prefixes(source, simple, points);
+  const std::int64_t parts = std::max(source.limits.units, 2);
+  for (const int axis : meeting_axes(source.variants, simple.rules, source.split_axes, parts)) {
+    add_row_values(source, {simple.rules, axis, parts}, points);
+  }
+  add_few_results(source, without_tiles.rules, points);
+  if (recomputes) add_few_results(source, simple.rules, points);
+  if (simple.rules != source.usual_rules) add_few_results(source, source.usual_rules, points);
+  add_strips(source, simple.rules, points);
+  add_column_values(source, simple.rules, ColumnSums::heaviest, points);
+  add_short_runs(source, simple.rules, points);
+  if (!prefixes) add_prefixes(source, simple, points);
+  if (!solves) add_recurrences(source, simple, false, points);
+  if (!steps) add_distributed(source, simple, points);
+  add_windows(source, simple, points);
+  add_short_sums(source, simple, points);
+  add_small_blocks(source, simple, points);
+  if (recomputes) add_row_values(source, without_tiles, points);
+  add_short_rows(source, simple, points);
+  if (!solves) add_row_values(source, simple, points);
+  if (simple.rules != source.usual_rules) add_row_values(source, {source.usual_rules}, points);
+  add_column_values(source, simple.rules, ColumnSums::lighter, points);
+  // At last what is right for any nest: each statement in kernels of its own, in a shape that suits it.
+  points.push_back(completed(source, simple, Fusion::none, {{"threads", 256}, {"cluster", 1}}));
+  return of_parts.empty() ? points : by_turns(std::move(of_parts), std::move(points));
+}
+
+}  // namespace nestor

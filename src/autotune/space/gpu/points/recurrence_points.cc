@@ -1,0 +1,183 @@
+// Serial loops inside threads, in blocks, and over launches.
+#include "autotune/space/gpu/points/recurrence_points.h"
+
+#include "autotune/space/distribution.h"
+#include "autotune/space/gpu/transposed_rows.h"
+#include "autotune/space/structure/axes.h"
+
+#include <algorithm>
+#include <initializer_list>
+#include <optional>
+#include <utility>
+
+namespace nestor {
+namespace {
+
+bool is_inside(const GroupForm& form) { return form.kind == GroupForm::Kind::inside; }
+
+const FusionGroup* heaviest_recurrence(RuleVariants& variants, const RuleVariant& variant, Fusion fusion) {
+  return heaviest_of(variants, variant, fusion,
+                     [&](const FusionGroup& each) { return std::any_of(each.forms.begin(), each.forms.end(), is_inside); });
+}
+
+/// Each thread runs through the serial loop of the heaviest recurrence for elements of its own.
+void add_inside(const GpuPointSource& source, const RuleChoice& choice, Fusion fusion, std::initializer_list<std::int64_t> blocks,
+                std::vector<NamedValues>& points) {
+  const RuleVariant& variant = source.variants.at(choice);
+  const FusionGroup* group = heaviest_recurrence(source.variants, variant, fusion);
+  for (std::size_t form = group == nullptr ? 0 : group->forms.size(); form-- > 0;) {
+    if (!is_inside(group->forms[form])) continue;
+    for (const std::int64_t threads : blocks) {
+      NamedValues values =
+          values_of_recurrence(source.variants.nest(variant), variant.structure, *group, group->forms[form], threads);
+      values["form"] = static_cast<std::int64_t>(form);
+      points.push_back(completed(source, choice, fusion, std::move(values)));
+    }
+  }
+}
+
+/// A recurrence whose statements have loops of their own in each step, or one of a single statement, and the independent axes
+/// around these.
+struct DistributedGroup {
+  const FusionGroup* group = nullptr;
+  std::vector<int> independent = {};
+};
+
+/// Are the points of a step independent, while those of the next one need others than their own?
+bool has_steps_of_points(const FusionGroup& group) {
+  const std::vector<int> serial = serial_axes(group);
+  return !serial.empty() && serial.size() < group.axes.size() && serial.front() == group.axes.front() &&
+         std::none_of(group.forms.begin(), group.forms.end(), is_inside);
+}
+
+DistributedGroup heaviest_distributed(RuleVariants& variants, const RuleVariant& variant, Fusion fusion) {
+  const FusionGroup* group = heaviest_of(variants, variant, fusion, [&](const FusionGroup& each) {
+    return distributed_form(variants, variant, each).has_value() || has_steps_of_points(each);
+  });
+  if (group == nullptr) return {};
+  const std::optional<GroupForm>& form = distributed_form(variants, variant, *group);
+  return {group, form ? independent_axes(*group, *form) : std::vector<int>{}};
+}
+
+double extent_of(const RuleVariant& variant, const std::vector<int>& axes) {
+  double points = 1;
+  for (const int axis : axes) points *= static_cast<double>(variant.structure.axes[static_cast<std::size_t>(axis)].extent);
+  return points;
+}
+
+/// Does a step of one sequence keep no block busy, while there are sequences enough for some in each thread?
+bool has_many_short_sequences(const GpuPointSource& source, const RuleVariant& variant, const FusionGroup& group,
+                              const std::vector<int>& independent) {
+  constexpr double kShort = 512;      // points of a step
+  constexpr double kSequences = 256;  // of a multiprocessor, side by side
+  if (independent.empty()) return false;
+  const double step =
+      heaviest_points(variant, group) / (extent_of(variant, independent) * extent_of(variant, serial_axes(group)));
+  return step <= kShort && extent_of(variant, {independent.back()}) >= kSequences * source.limits.units;
+}
+
+}  // namespace
+
+void add_recurrences(const GpuPointSource& source, const RuleChoice& choice, bool systems, std::vector<NamedValues>& points) {
+  if (systems) {
+    // With what computes the matrices in one kernel, then apart: what is likely of either comes first.
+    for (const std::int64_t threads : {128, 64, 256}) {
+      for (const Fusion fusion : {Fusion::maximal, Fusion::careful}) add_inside(source, choice, fusion, {threads}, points);
+    }
+  }
+  for (const Fusion fusion : {Fusion::maximal, Fusion::careful, Fusion::none})
+    add_inside(source, choice, fusion, {128, 32, 256}, points);
+}
+
+void add_distributed(const GpuPointSource& source, const RuleChoice& choice, std::vector<NamedValues>& points) {
+  const RuleVariant& variant = source.variants.at(choice);
+  const auto tile_of = [&](int axis) { return "tile." + variant.structure.axes[static_cast<std::size_t>(axis)].name; };
+  struct Shape {
+    std::int64_t threads, before, last;  // tiles of the last axes
+  };
+  std::set<std::vector<std::vector<int>>> known;  // loop groups of all groups, where they are the same
+  std::vector<NamedValues> others;
+  for (const Fusion fusion : {Fusion::maximal, Fusion::careful, Fusion::none}) {
+    const auto [group, independent] = heaviest_distributed(source.variants, variant, fusion);
+    if (group == nullptr) continue;
+    std::vector<std::vector<int>> groups;
+    for (const FusionGroup& each : source.variants.fusion_groups(variant, fusion)) groups.push_back(each.loop_groups);
+    if (!known.insert(std::move(groups)).second) continue;
+    const std::vector<int> serial = serial_axes(*group);
+    std::vector<int> free;
+    for (const int axis : group->axes) {
+      if (std::find(serial.begin(), serial.end(), axis) == serial.end()) free.push_back(axis);
+    }
+    const auto add = [&](NamedValues values, std::vector<NamedValues>& to) {
+      values["cluster"] = 1;
+      to.push_back(completed(source, choice, fusion, std::move(values)));
+    };
+    const auto add_sequences = [&](std::int64_t threads, std::int64_t tile, std::vector<NamedValues>& to) {
+      NamedValues values{{"form", kDistributedForm}, {"threads", threads}};
+      for (const int axis : independent) values[tile_of(axis)] = axis == independent.back() ? tile : 1;
+      if (!independent.empty()) add(std::move(values), to);
+    };
+    if (has_many_short_sequences(source, variant, *group, independent)) {
+      for (const auto& [threads, tile] : {std::pair{128, 128}, {128, 512}, {64, 256}}) add_sequences(threads, tile, points);
+    }
+    for (const std::int64_t threads : {256, 64, 128, 512}) add_sequences(threads, 1, threads == 256 ? points : others);
+    NamedValues launches{{"threads", 256}};
+    for (const int axis : free) launches[tile_of(axis)] = 0;
+    add(std::move(launches), points);
+    for (const auto& [threads, before, last] : {Shape{256, 8, 32}, {256, 32, 64}, {128, 4, 32}, {128, 16, 16}, {256, 1, 0}}) {
+      if (free.empty()) break;
+      NamedValues values{{"threads", threads}, {tile_of(free.back()), last}};
+      if (free.size() > 1) values[tile_of(free[free.size() - 2])] = before;
+      add(std::move(values), last == 32 ? points : others);
+    }
+  }
+  points.insert(points.end(), others.begin(), others.end());
+}
+
+bool has_large_steps(const GpuPointSource& source, const RuleChoice& choice) {
+  constexpr double kPart = 0.25;
+  const RuleVariant& variant = source.variants.at(choice);
+  const auto [group, independent] = heaviest_distributed(source.variants, variant, Fusion::none);
+  if (group == nullptr) return false;
+  const double steps = extent_of(variant, independent) * extent_of(variant, serial_axes(*group));
+  const double points = heaviest_points(variant, *group);
+  return points >= static_cast<double>(nvptx::kWarpThreads) * steps &&
+         points >= kPart * heaviest_points(variant, source.variants.heaviest(variant, Fusion::none));
+}
+
+bool solves_systems(const GpuPointSource& source, const RuleChoice& choice) {
+  constexpr double kPart = 0.25;
+  const RuleVariant& variant = source.variants.at(choice);
+  const FusionGroup* group = heaviest_recurrence(source.variants, variant, Fusion::none);
+  if (group == nullptr || !solves_system(source.variants.nest(variant), variant.structure, *group)) return false;
+  return heaviest_points(variant, *group) >= kPart * heaviest_points(variant, source.variants.heaviest(variant, Fusion::none));
+}
+
+bool is_of_prefixes(const GpuPointSource& source, const RuleChoice& choice) {
+  const RuleVariant& variant = source.variants.at(choice);
+  return axis_of_prefixes(source.variants.nest(variant), variant.structure, source.variants.heaviest(variant, Fusion::none)) >= 0;
+}
+
+void add_prefixes(const GpuPointSource& source, const RuleChoice& choice, std::vector<NamedValues>& points) {
+  if (multiplies(source.variants.nest(source.variants.at(choice)))) return;
+  std::set<NamedValues> known;
+  const auto add = [&](RuleChoice rules, Fusion fusion) {
+    const RuleVariant& variant = source.variants.at(rules);
+    const Nest& nest = source.variants.nest(variant);
+    const FusionGroup* group = heaviest_of(source.variants, variant, fusion, [&](const FusionGroup& each) {
+      return axis_of_prefixes(nest, variant.structure, each) >= 0;
+    });
+    if (group == nullptr || (rules.split >= 0 && !group->part)) return;
+    const int axis = axis_of_prefixes(nest, variant.structure, *group);
+    for (const std::int64_t threads : {256, 128, 512}) {
+      NamedValues tiles = values_of_prefixes(nest, variant.structure, *group, axis, threads);
+      if (group->part) rules.parts = source.limits.units * std::max<std::int64_t>(source.limits.most_threads / threads, 1);
+      if (known.insert(tiles).second) points.push_back(completed(source, rules, fusion, std::move(tiles)));
+    }
+  };
+  for (const int axis : meeting_axes(source.variants, choice.rules, source.split_axes, std::max(source.limits.units, 2)))
+    add({choice.rules, axis, std::max(source.limits.units, 2)}, Fusion::maximal);
+  for (const Fusion fusion : {Fusion::maximal, Fusion::careful, Fusion::none}) add(choice, fusion);
+}
+
+}  // namespace nestor
