@@ -110,8 +110,9 @@ double NestCandidate::points_of_all(const FusionGroup& group) const {
   return chosen_.structure.loop_groups[static_cast<std::size_t>(group.heaviest)].points;
 }
 
-/// Do few threads, of all that the chip has, go through many points each?
+/// Do few threads, of all that the chip has, go through many points each? Steps of a recurrence leave them no choice.
 bool NestCandidate::leaves_units_idle(const GpuGroup& part, const GpuChoice& choice) const {
+  if (!serial_axes(part.group).empty()) return false;
   constexpr double kThreads = 512;  // of a unit
   constexpr double kMany = 64;
   const double blocks = points_of_all(part.group) / std::max(points_of_block(part), 1.0);
@@ -158,7 +159,7 @@ std::string NestCandidate::add(const FusionGroup& group) {
   std::string why = add_whole(group);
   if (why.empty() || !facts_.limits.gpu || is_main(group) || group.part) return why;
   for (const Fusion fusion : {Fusion::careful, Fusion::alike, Fusion::none}) {
-    if (add_cut(group, fusion).empty()) return "";
+    if (add_cut(variants_.cut_groups(chosen_, group, fusion)).empty()) return "";
   }
   return why;
 }
@@ -170,7 +171,7 @@ bool NestCandidate::adds_product_apart(const FusionGroup& group) {
     const std::vector<FusionGroup>& groups = variants_.cut_groups(chosen_, group, fusion);
     const bool finds =
         std::any_of(groups.begin(), groups.end(), [&](const FusionGroup& each) { return axes_of(each).has_value(); });
-    if (finds && adds_in_parts(group, fusion)) return true;
+    if (finds && adds_in_parts(groups)) return true;
   }
   return false;
 }
@@ -187,30 +188,29 @@ bool NestCandidate::adds_parallel_parts(const FusionGroup& group) {
       return std::find(own.begin(), own.end(), axis) != own.end();
     });
   });
-  return gains && adds_in_parts(group, Fusion::careful);
+  return gains && adds_in_parts(groups);
 }
 
 /// Statements of a group beside the main one that have nothing to do with each other, as copies of two operands, and that have more loops
 /// apart than together.
 bool NestCandidate::adds_unrelated_parts(const FusionGroup& group) {
   if (!facts_.limits.gpu || is_main(group) || group.part || group.loop_groups.size() < 2) return false;
-  const std::vector<FusionGroup>& groups = variants_.cut_groups(chosen_, group, Fusion::connected);
+  const std::vector<FusionGroup>& groups = variants_.unrelated_groups(chosen_, group);
   const bool gains = groups.size() > 1 && std::any_of(groups.begin(), groups.end(), [&](const FusionGroup& each) {
                        return each.axes.size() > group.axes.size();
                      });
-  return gains && adds_in_parts(group, Fusion::connected);
+  return gains && adds_in_parts(groups);
 }
 
 /// Cuts a group that has room as it is.
-bool NestCandidate::adds_in_parts(const FusionGroup& group, Fusion fusion) {
+bool NestCandidate::adds_in_parts(const std::vector<FusionGroup>& groups) {
   const bool cut = candidate_.cut;
-  if (!add_cut(group, fusion).empty()) return false;
+  if (!add_cut(groups).empty()) return false;
   candidate_.cut = cut;
   return true;
 }
 
-std::string NestCandidate::add_cut(const FusionGroup& group, Fusion fusion) {
-  const std::vector<FusionGroup>& groups = variants_.cut_groups(chosen_, group, fusion);
+std::string NestCandidate::add_cut(const std::vector<FusionGroup>& groups) {
   if (groups.size() < 2) return "one group";
   const Candidate before = candidate_;
   for (const FusionGroup& each : groups) {

@@ -64,8 +64,8 @@ class NestCandidate {
   bool adds_product_apart(const FusionGroup& group);
   bool adds_parallel_parts(const FusionGroup& group);
   bool adds_unrelated_parts(const FusionGroup& group);
-  bool adds_in_parts(const FusionGroup& group, Fusion fusion);
-  std::string add_cut(const FusionGroup& group, Fusion fusion);
+  bool adds_in_parts(const std::vector<FusionGroup>& groups);
+  std::string add_cut(const std::vector<FusionGroup>& groups);
   std::string add_whole(const FusionGroup& group);
   std::string add_products(const FusionGroup& group, const TensorAxes& axes);
   TensorChoice first_choice(const TensorAxes& axes) const;

@@ -18,6 +18,16 @@
 namespace nestor {
 namespace {
 
+std::set<std::string> tensors_of(const Nest& nest, const NestStructure& structure, int loop_group) {
+  std::set<std::string> tensors;
+  for (const std::string& name : structure.loop_groups[static_cast<std::size_t>(loop_group)].statements) {
+    const Statement& statement = nest.statement(name);
+    tensors.insert(statement.write.tensor);
+    for (const Access& read : statement.reads) tensors.insert(read.tensor);
+  }
+  return tensors;
+}
+
 class GroupFinder {
  public:
   /// `moves_starts`: accumulators may start later than they do, with what is added to them.
@@ -306,28 +316,17 @@ class GroupFinder {
 
   /// Loop groups that computed tensors connect have one number.
   void find_components() {
+    const std::vector<std::vector<int>> related = related_loop_groups(base_.nest(), structure_, loop_groups_);
     components_.resize(loop_groups_.size());
-    std::iota(components_.begin(), components_.end(), 0);
-    std::map<std::string, int> users;  // a place that touches the tensor
-    for (int place = 0; place < static_cast<int>(loop_groups_.size()); ++place) {
-      for (const std::string& tensor : tensors_of(place)) {
-        if (base_.nest().tensor(tensor).role == TensorRole::input) continue;
-        const int other = users.emplace(tensor, place).first->second;
-        const int from = components_[static_cast<std::size_t>(place)], to = components_[static_cast<std::size_t>(other)];
-        std::replace(components_.begin(), components_.end(), from, to);
-      }
+    for (std::size_t place = 0; place < loop_groups_.size(); ++place) {
+      const auto has = [&](const std::vector<int>& each) {
+        return std::find(each.begin(), each.end(), loop_groups_[place]) != each.end();
+      };
+      components_[place] = static_cast<int>(std::find_if(related.begin(), related.end(), has) - related.begin());
     }
   }
 
-  std::set<std::string> tensors_of(int place) const {
-    std::set<std::string> tensors;
-    for (const std::string& name : structure_.loop_groups[loop_groups_[place]].statements) {
-      const Statement& statement = base_.nest().statement(name);
-      tensors.insert(statement.write.tensor);
-      for (const Access& read : statement.reads) tensors.insert(read.tensor);
-    }
-    return tensors;
-  }
+  std::set<std::string> tensors_of(int place) const { return nestor::tensors_of(base_.nest(), structure_, loop_groups_[place]); }
 
   /// Does the loop group touch a tensor that one of first .. next - 1 touches?
   bool shares_tensor(int first, int next) const {
@@ -515,6 +514,31 @@ class GroupFinder {
 };
 
 }  // namespace
+
+std::vector<std::vector<int>> related_loop_groups(const Nest& nest, const NestStructure& structure,
+                                                  const std::vector<int>& loop_groups) {
+  std::vector<std::vector<int>> related;
+  std::vector<std::set<std::string>> computed;  // by entry of `related`
+  for (const int u : loop_groups) {
+    std::set<std::string> tensors = tensors_of(nest, structure, u);
+    std::erase_if(tensors, [&](const std::string& tensor) { return nest.tensor(tensor).role == TensorRole::input; });
+    std::vector<int> members;
+    for (std::size_t k = related.size(); k-- > 0;) {
+      const auto shared = [&](const std::string& tensor) { return computed[k].contains(tensor); };
+      if (std::none_of(tensors.begin(), tensors.end(), shared)) continue;
+      members.insert(members.begin(), related[k].begin(), related[k].end());
+      tensors.merge(computed[k]);
+      related.erase(related.begin() + static_cast<std::ptrdiff_t>(k));
+      computed.erase(computed.begin() + static_cast<std::ptrdiff_t>(k));
+    }
+    std::sort(members.begin(), members.end());
+    members.push_back(u);
+    related.push_back(std::move(members));
+    computed.push_back(std::move(tensors));
+  }
+  std::sort(related.begin(), related.end());
+  return related;
+}
 
 std::vector<int> find_reduction_groups(const Schedule& base, const NestStructure& structure, const FusionGroup& group,
                                        int reduction_axis) {

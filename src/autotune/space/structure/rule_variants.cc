@@ -170,6 +170,17 @@ const std::vector<FusionGroup>& RuleVariants::cut_groups(const RuleVariant& vari
   return cut_groups_.emplace(std::pair{&group, fusion}, std::move(found)).first->second;
 }
 
+const std::vector<FusionGroup>& RuleVariants::unrelated_groups(const RuleVariant& variant, const FusionGroup& group) {
+  const auto known = unrelated_groups_.find(&group);
+  if (known != unrelated_groups_.end()) return known->second;
+  std::vector<FusionGroup> found;
+  for (const std::vector<int>& related : related_loop_groups(nest(variant), variant.structure, group.loop_groups)) {
+    std::vector<FusionGroup> own = find_fusion_groups_of(base(variant), variant.structure, related, Fusion::maximal);
+    found.insert(found.end(), std::make_move_iterator(own.begin()), std::make_move_iterator(own.end()));
+  }
+  return unrelated_groups_.emplace(&group, std::move(found)).first->second;
+}
+
 const FusionGroup& RuleVariants::heaviest(const RuleVariant& variant, Fusion fusion, bool by_row) {
   const auto& found = fusion_groups(variant, fusion, by_row);
   // Running sums take one pass over their terms, not a sum for each place.

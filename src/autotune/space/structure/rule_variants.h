@@ -54,6 +54,8 @@ class RuleVariants {
   const std::vector<FusionGroup>& fusion_groups(const RuleVariant& variant, Fusion fusion, bool by_row = false);
   /// Loop groups of a fusion group that fusion_groups() or this returned, fused less; one, where that changes nothing.
   const std::vector<FusionGroup>& cut_groups(const RuleVariant& variant, const FusionGroup& group, Fusion fusion);
+  /// The same where those stay together that computed tensors connect.
+  const std::vector<FusionGroup>& unrelated_groups(const RuleVariant& variant, const FusionGroup& group);
   /// The fusion group whose largest loop group has most instances, of those that prepare nothing; of equal ones the one with most in all.
   /// Running sums count as one pass over their terms.
   const FusionGroup& heaviest(const RuleVariant& variant, Fusion fusion, bool by_row = false);
@@ -74,6 +76,7 @@ class RuleVariants {
   std::map<const Schedule*, const RuleVariant*> whole_;  ///< those of whole reductions, by the schedule that their rules come to
   std::map<std::tuple<const RuleVariant*, Fusion, bool>, std::vector<FusionGroup>> fusion_groups_;
   std::map<std::pair<const FusionGroup*, Fusion>, std::vector<FusionGroup>> cut_groups_;
+  std::map<const FusionGroup*, std::vector<FusionGroup>> unrelated_groups_;
   std::map<std::pair<const FusionGroup*, int>, std::vector<int>> reduction_groups_;
   std::map<std::pair<const FusionGroup*, int>, std::any> findings_;
 };

@@ -36,12 +36,7 @@ void add_rows_of(const GpuPointSource& source, const RuleChoice& choice, Fusion 
   const bool in_steps =
       !serial_axes(main).empty() && multiplies(source.variants.nest(variant), variant.structure, main.loop_groups);
   if (in_steps) std::erase_if(shapes, [](const GpuShape& shape) { return shape.cluster > 1; });
-  for (GpuShape shape : shapes) {
-    if (!main.part) shape = shape_of_rows(tiles, shape);
-    // A block over a part takes its work tiles one at a time: narrow ones by few threads, and there is room for more blocks. Of those that
-    // keep no warp busy it takes several.
-    const std::int64_t rows = main.part && shape.threads < nvptx::kWarpThreads * shape.rows ? shape.rows : 1;
-    if (main.part && rows == 1) shape.threads = std::max<std::int64_t>(shape.threads / shape.rows, nvptx::kWarpThreads);
+  const auto add = [&](const GpuShape& shape, std::int64_t rows_of_part) {
     for (const GpuResidence& residence : kept ? likely_residences(shape, limits) : std::vector<GpuResidence>{{}}) {
       if (in_steps && residence.persistent > 0) continue;
       NamedValues values = fused_values(source, choice, fusion);
@@ -58,11 +53,22 @@ void add_rows_of(const GpuPointSource& source, const RuleChoice& choice, Fusion 
       values["cluster"] = shape.cluster;
       values["staging"] = static_cast<std::int64_t>(residence.staging);
       values["streaming"] = 0;
-      values["part_tile"] = rows;
+      values["part_tile"] = rows_of_part;
       values["persistent"] = main.part ? 0 : residence.persistent;
       values["prefetch"] = main.part && residence.prefetch == 0 ? 2 : residence.prefetch;
       points.push_back(std::move(values));
     }
+  };
+  for (GpuShape shape : shapes) {
+    if (!main.part) {
+      add(shape_of_rows(tiles, shape), 1);
+      continue;
+    }
+    // A block over a part takes several of the rows that keep no warp busy at a time; others one by one, narrow ones by few threads, and there is
+    // room for more blocks.
+    if (shape.threads < nvptx::kWarpThreads * shape.rows) add(shape, shape.rows);
+    shape.threads = std::max<std::int64_t>(shape.threads / shape.rows, nvptx::kWarpThreads);
+    add(shape, 1);
   }
 }
 
