@@ -37,7 +37,8 @@ inline Nest exponential_sums(ElementType type = ElementType::bf16, ScalarOp op =
 /// out[c, i, e] = sum over j of seen[c, i, j] v[c, j, e]. `known`: a result of its own has such sums of k and k for all i and j.
 inline Nest channel_decays(bool known = false, int channels = 64) {
   const std::string width = std::to_string(channels);
-  const std::string pair = "0 <= c < C and 0 <= i < 64 and 0 <= j <= i", element = "0 <= c < C and 0 <= i < 64 and 0 <= e < " + width;
+  const std::string pair = "0 <= c < C and 0 <= i < 64 and 0 <= j <= i",
+                    element = "0 <= c < C and 0 <= i < 64 and 0 <= e < " + width;
   NestBuilder builder("channel_decays", {{"C", 2}});
   for (const char* name : {"q", "k", "v"}) builder.tensor(name, TensorRole::input, {"C", "64", width}, ElementType::bf16);
   const auto half = [](int ordinal) { return ScalarExpr::cast(ElementType::f32, read(ordinal, ElementType::bf16)); };
@@ -57,8 +58,7 @@ inline Nest channel_decays(bool known = false, int channels = 64) {
       .tensor("out", TensorRole::output, {"C", "64", width}, ElementType::bf16)
       .statement("seen_init[c, i, j] : " + pair, "seen[c, i, j]", {}, number(0))
       .statement("seen[c, i, j, d] : " + pair + " and 0 <= d < " + width, "seen[c, i, j]",
-                 {"q[c, i, d]", "k[c, j, d]", "g[c, i, d]", "g[c, j, d]"},
-                 decayed, ReductionOp::add)
+                 {"q[c, i, d]", "k[c, j, d]", "g[c, i, d]", "g[c, j, d]"}, decayed, ReductionOp::add)
       .statement("sum_init[c, i, e] : " + element, "sum[c, i, e]", {}, number(0))
       .statement("sum[c, i, e, j] : " + element + " and 0 <= j <= i", "sum[c, i, e]", {"seen[c, i, j]", "v[c, j, e]"},
                  read(0) * half(1), ReductionOp::add)
