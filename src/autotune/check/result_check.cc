@@ -94,6 +94,20 @@ ResultCheck::ResultCheck(Nest definition, std::map<std::string, double> scalars,
 ResultCheck::~ResultCheck() = default;
 ResultCheck::ResultCheck(ResultCheck&&) noexcept = default;
 
+std::int64_t ResultCheck::bytes_of_cases(const Sizes& sizes, std::int64_t count) const {
+  const ArgumentBytes bytes = argument_bytes(definition_, sizes);
+  // Inputs of each case, and those of one more while special values are put into them.
+  const std::int64_t arguments = saturating_multiply(count + 1, saturating_add(bytes.inputs, bytes.outputs));
+  // Each element that is computed has a value in double, an error and, where it is compared, a sample.
+  const auto samples = bytes.computed > kMostElements ? 0 : static_cast<std::int64_t>(sizeof(OracleSample)) * bytes.computed;
+  const auto reference = saturating_add(samples, saturating_multiply(2 * sizeof(double), bytes.computed));
+  return saturating_add(arguments, saturating_multiply(count, reference));
+}
+
+bool ResultCheck::has_room(std::int64_t bytes) {
+  return static_cast<double>(bytes) <= kMostKept * static_cast<double>(available_memory().bytes);
+}
+
 const ResultCheck::Expected& ResultCheck::expected(const CheckCase& wanted) {
   prepare({wanted});
   return expected_.at(wanted.str());
@@ -118,17 +132,10 @@ void ResultCheck::prepare(const std::vector<CheckCase>& cases) {
   std::int64_t needed = 0;
   std::map<Sizes, std::int64_t> computed;
   for (const auto& [sizes, found] : of_sizes) {
-    const ArgumentBytes bytes = argument_bytes(definition_, sizes);
-    // Inputs of each case, and those of one more while special values are put into them.
-    const std::int64_t copies = static_cast<std::int64_t>(found.size()) + 1;
-    needed = saturating_add(needed, saturating_multiply(copies, saturating_add(bytes.inputs, bytes.outputs)));
-    // Each element that is computed has a value in double, an error and, where it is compared, a sample.
-    const auto samples = bytes.computed > kMostElements ? 0 : static_cast<std::int64_t>(sizeof(OracleSample)) * bytes.computed;
-    const auto reference = saturating_add(samples, saturating_multiply(2 * sizeof(double), bytes.computed));
-    computed.emplace(sizes, bytes.computed);
-    needed = saturating_add(needed, saturating_multiply(static_cast<std::int64_t>(found.size()), reference));
+    computed.emplace(sizes, argument_bytes(definition_, sizes).computed);
+    needed = saturating_add(needed, bytes_of_cases(sizes, static_cast<std::int64_t>(found.size())));
   }
-  if (jobs.size() > 1 && static_cast<double>(needed) > kMostKept * static_cast<double>(available_memory().bytes)) {
+  if (jobs.size() > 1 && !has_room(needed)) {
     keeps_ = false;  // one after the other, as they are asked for
     return;
   }
@@ -159,8 +166,7 @@ void ResultCheck::prepare(const std::vector<CheckCase>& cases) {
       job.reference->evaluate_all(kMostForwards);
       job.made.samples = all_samples(*job.reference, definition_, std::numeric_limits<std::int64_t>::max());
     } else {  // a reference that gives single elements belongs to the thread that made it
-      Reference single(workers_->definition(), job.wanted->sizes, scalars_, job.made.inputs);
-      job.made.samples = some_samples(single, definition_, kSamples, seed_);
+      job.made.samples = some_samples(workers_->definition(), job.wanted->sizes, scalars_, job.made.inputs, kSamples, seed_);
     }
     const bool ordinary = job.wanted->data.kind == DataKind::ordinary;
     if (ordinary && job.reference) limit_bounds_of(*job.reference, job.made.inputs, job.made.samples, definition_, narrows);
@@ -275,7 +281,9 @@ bool ResultCheck::costs_seconds(const Sizes& sizes) {
   constexpr double kSomeSeconds = 5e7;  ///< evaluations, of some nanoseconds to some tens of them
   if (!cost_) cost_ = std::make_unique<DefinitionCost>(definition_);
   const auto cost = cost_->at(sizes);
-  if (!cost || *cost <= kMostForAll) return false;
+  // Cases that have no room beside each other are evaluated one after the other.
+  const bool together = has_room(bytes_of_cases(sizes, static_cast<std::int64_t>(data_sets(definition_, false).size())));
+  if (!cost || *cost <= (together ? kMostForAll : kSomeSeconds)) return false;
   try {
     const auto first = cost_of_first_elements(definition_, sizes);
     return first && *first > kSomeSeconds;
@@ -289,7 +297,7 @@ bool ResultCheck::fit_together(const std::vector<Sizes>& cases) const {
   std::int64_t needed = 0;
   for (const Sizes& sizes : cases)
     needed = saturating_add(needed, saturating_multiply(kCopies, argument_bytes(definition_, sizes).all()));
-  return static_cast<double>(needed) <= kMostKept * static_cast<double>(available_memory().bytes);
+  return has_room(needed);
 }
 
 std::vector<std::string> ResultCheck::lengths_of_rows(const Sizes& sizes, const std::vector<std::string>& dynamic) const {

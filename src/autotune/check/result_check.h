@@ -80,6 +80,9 @@ class ResultCheck {
   /// The same with ordinary data, at sizes rounded up where it is.
   std::optional<Launched> launch_near(const Sizes& sizes, const std::vector<std::string>& dynamic, const KernelRun& kernel);
   void compare(const std::vector<Launched>& all, CheckReport& report);
+  /// Bytes that so many cases of the sizes keep together.
+  std::int64_t bytes_of_cases(const Sizes& sizes, std::int64_t count) const;
+  static bool has_room(std::int64_t bytes);
   /// Does one element take about a second, as a mean over an image of what is computed does, and its neighbours much less?
   bool costs_seconds(const Sizes& sizes);
   /// Is there memory for all of these at once?

@@ -95,7 +95,8 @@ constexpr double kMostSampleSeconds = 6;    ///< after which one of each process
 constexpr double kMostSecondsOfFirst = 25;  ///< without one sample nothing is known of a result that needs all of large products
 constexpr double kMostSecondsOfSome = 0.6;  ///< the same where many cases are made, one in each thread
 constexpr double kCheapSample = 2e6;        ///< evaluated although time is up
-constexpr double kMostForAll = 1e8;         ///< up to which all elements are evaluated where one needs most of them
+constexpr double kMostForAll = 2e8;         ///< for each process: up to which all elements are evaluated where one needs many
+constexpr double kMostForAllOfSome = 1e9;   ///< the same in one thread of many
 constexpr std::size_t kSequential = 4;      ///< samples after which it is known what one takes
 constexpr double kWorthForking_s = 0.03;
 constexpr double kMostForkedSeconds = 30;  ///< of evaluators that stop by themselves after kMostSampleSeconds and one sample more
@@ -260,20 +261,33 @@ std::vector<OracleSample> chosen_samples(Reference& reference, const Nest& nest,
   return result;
 }
 
-/// Does one element take so much of the whole definition (a sum over all rows, say) that some of them take longer than all together?
-/// `probe` is of no use behind that.
-bool depends_on_all(Reference& probe, const Nest& nest) {
-  constexpr double kFewElements = 8;
-  const double all = probe.full_cost();
+constexpr double kFewElements = 8;
+
+/// Does one element take so much of the whole definition (a sum over all rows, say) that some of them take longer than all together, which
+/// are faster to evaluate one after the other?
+bool depends_on_all(const std::unique_ptr<Reference>& probe, const Nest& nest, const std::atomic<bool>* stop) {
+  constexpr double kLong = 5e7;
+  const double most = std::min(probe->full_cost() / kFewElements, kLong);
+  probe->stop_by(stop);
   try {
     for (const Tensor& tensor : nest.tensors) {
-      if (tensor.role == TensorRole::output && probe.elements(tensor.name) > 0)
-        probe.bounded_value(tensor.name, 0, probe.spent() + all / kFewElements);
+      if (tensor.role == TensorRole::output && probe->elements(tensor.name) > 0)
+        probe->bounded_value(tensor.name, 0, probe->spent() + most);
     }
   } catch (const UserError&) {
     return true;
   }
   return false;
+}
+
+/// The same, where it is known without an evaluation.
+bool need_most(const Nest& nest, const Sizes& sizes, double full_cost) {
+  try {
+    const auto first = cost_of_first_elements(nest, sizes);
+    return first && *first * kFewElements >= full_cost;
+  } catch (const UserError&) {  // it takes too long to find out
+    return false;
+  }
 }
 
 }  // namespace
@@ -293,17 +307,14 @@ std::vector<OracleSample> all_samples(Reference& reference, const Nest& nest, st
 
 namespace {
 
-/// The samples of a definition of which one element needs most; nothing where that is not so, or there is no memory for all temporaries.
+/// Samples of all elements, evaluated one after the other; nothing where there is no memory for all temporaries.
 std::optional<std::vector<OracleSample>> whole_samples(const Nest& nest, const Sizes& sizes,
                                                        const std::map<std::string, double>& scalars, const HostTensors& inputs,
-                                                       const std::atomic<bool>* stop) {
-  Reference probe(nest, sizes, scalars, inputs);
-  probe.stop_by(stop);
-  if (!depends_on_all(probe, nest)) return std::nullopt;
+                                                       int processes, const std::atomic<bool>* stop) {
   Reference all(nest, sizes, scalars, inputs);
   all.stop_by(stop);
   try {
-    all.evaluate_all(kFullLimit, host_threads());
+    all.evaluate_all(kFullLimit, processes);
   } catch (const UserError&) {
     return std::nullopt;
   }
@@ -312,7 +323,12 @@ std::optional<std::vector<OracleSample>> whole_samples(const Nest& nest, const S
 
 }  // namespace
 
-std::vector<OracleSample> some_samples(Reference& reference, const Nest& nest, std::int64_t samples, std::uint64_t seed) {
+std::vector<OracleSample> some_samples(const Nest& nest, const Sizes& sizes, const std::map<std::string, double>& scalars,
+                                       const HostTensors& inputs, std::int64_t samples, std::uint64_t seed) {
+  Reference reference(nest, sizes, scalars, inputs);
+  if (reference.full_cost() <= kMostForAllOfSome && need_most(nest, sizes, reference.full_cost())) {
+    if (auto whole = whole_samples(nest, sizes, scalars, inputs, 1, nullptr)) return std::move(*whole);
+  }
   reference.prepare_elements();
   return chosen_samples(reference, nest, samples, seed, {1, kMostSecondsOfSome, true}, nullptr);
 }
@@ -347,7 +363,9 @@ std::vector<OracleSample> reference_samples(const Nest& nest, const Sizes& sizes
       result = all_samples(reference, nest, kAllElements);
     } else {
       refuse_costly_elements(reference, nest, sizes);
-      auto whole = reference.full_cost() <= kMostForAll ? whole_samples(nest, sizes, scalars, inputs, stop) : std::nullopt;
+      const bool together = reference.full_cost() <= kMostForAll * host_threads() &&
+                            depends_on_all(std::make_unique<Reference>(nest, sizes, scalars, inputs), nest, stop);
+      auto whole = together ? whole_samples(nest, sizes, scalars, inputs, host_threads(), stop) : std::nullopt;
       result =
           whole ? std::move(*whole) : chosen_samples(reference, nest, samples, seed, {host_threads(), kMostSampleSeconds}, stop);
     }

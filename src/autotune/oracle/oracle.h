@@ -22,11 +22,13 @@ std::vector<OracleSample> reference_samples(const Nest& nest, const Sizes& sizes
                                             const HostTensors& inputs, std::int64_t samples, std::uint64_t seed,
                                             const std::atomic<bool>* stop = nullptr);
 
-class Reference;
 /// Some elements of each output, as reference_samples() chooses and bounds them, but the first and the last ones before others, within about
-/// a second, in the calling thread alone: other threads may run.
+/// a second, or three where one element needs most of the definition; in the calling thread alone: other threads may run.
 /// Bounds are those of error analysis alone. The definition must be such that it can be evaluated backwards.
-std::vector<OracleSample> some_samples(Reference& reference, const Nest& nest, std::int64_t samples, std::uint64_t seed);
+std::vector<OracleSample> some_samples(const Nest& nest, const Sizes& sizes, const std::map<std::string, double>& scalars,
+                                       const HostTensors& inputs, std::int64_t samples, std::uint64_t seed);
+
+class Reference;
 
 /// All output elements of a reference that was evaluated in full; bounds are those of error analysis alone.
 std::vector<OracleSample> all_samples(Reference& reference, const Nest& nest, std::int64_t most);

@@ -45,6 +45,11 @@ GroupPlan plan_for(RuleVariants& variants, const RuleVariant& variant, const Fus
   if (group.part) {
     plan = probe_plan(group);
     plan.parallel = limits.gpu || limits.threads > 1 ? 1 : 0;
+    const std::int64_t points = limits.gpu && !group.tile_is_part ? value_or(values, "part_tile", 1) : 1;
+    if (points > 1 && points < group.part->size) {
+      plan.reduction_axis = group.part->whole;
+      plan.reduction_tile = points;
+    }
     return plan;
   }
   plan.form = form_for(variants, variant, group, value_or(values, "form", 0));

@@ -179,7 +179,7 @@ struct SummedPairs {
   std::string element = "loss[b, i, j]";  ///< that is reduced
   ScalarExpr value{};                     ///< none: the element itself
   ElementType total = ElementType::f32;
-  std::int64_t results = 2;
+  std::int64_t results = 2, rows = 40, columns = 36;
 };
 
 inline Nest summed_pairs(const SummedPairs& pairs = {}) {
@@ -191,7 +191,7 @@ inline Nest summed_pairs(const SummedPairs& pairs = {}) {
                    small = apply(ScalarOp::log1p, apply(ScalarOp::exp, number(0) - apply(ScalarOp::abs, read(0))));
   const ScalarExpr value = pairs.value.defined() ? pairs.value : read(0);
   const bool wide = pairs.total == ElementType::f32;
-  return NestBuilder("summed_pairs", {{"B", pairs.results}, {"M", 5}, {"N", 4}, {"K", 3}})
+  return NestBuilder("summed_pairs", {{"B", pairs.results}, {"M", pairs.rows}, {"N", pairs.columns}, {"K", 3}})
       .tensor("x", TensorRole::input, {"B", "M", "K"}, pairs.type)
       .tensor("y", TensorRole::input, {"B", "N", "K"}, pairs.type)
       .tensor("product", TensorRole::temporary, {"B", "M", "N"})

@@ -17,6 +17,7 @@ enum class Scored : std::uint8_t {
   below,        ///< out[i] = the logarithm of the sum of exp(s[i, j]) over j <= i
   two_sums,     ///< out[i] = (the sum of s[i, j]) times (the sum of squares)
   apart,        ///< out[i] = sum over j of exp(2 s[i, j] - a[i] - b[j]), where a and b are the squares of rows of x and w
+  down,         ///< out[j] = the largest s[i, j]: along columns
   norm,         ///< out[i, j] = p[i, j] over the root of the mean square of its row, where p is s in 16 bits
 };
 
@@ -63,6 +64,15 @@ inline Nest scored_rows(Scored kind, ElementType type = ElementType::f16, const 
       reduce("top", read(0), {"s[i, j]"}, ReductionOp::max);
       result(read(0), {"top[i]"});
       break;
+    case Scored::down: {
+      const std::string column = "0 <= j < " + width;
+      builder.tensor("top", TensorRole::temporary, {width})
+          .tensor("out", TensorRole::output, {width})
+          .statement("top_init[j] : " + column, "top[j]", {}, number(-std::numeric_limits<double>::infinity()))
+          .statement("top[i, j] : " + cell, "top[j]", {"s[i, j]"}, read(0), ReductionOp::max)
+          .statement("out[j] : " + column, "out[j]", {"top[j]"}, read(0));
+      break;
+    }
     case Scored::exponential:
       reduce("top", read(0), {"s[i, j]"}, ReductionOp::max);
       reduce("total", apply(ScalarOp::exp, read(0) - read(1)), {"s[i, j]", "top[i]"});

@@ -282,6 +282,8 @@ TEST(Oracle, ElementsThatNeedEverythingAreEvaluatedTogether) {
   const HostTensors inputs = make_arguments(nest, sizes, 1);
   const auto samples = reference_samples(nest, sizes, {}, inputs, 100, 1);
   EXPECT_EQ(samples.size(), 65536U) << "as many as are compared where all are there";
+  const auto some = some_samples(nest, sizes, {}, inputs, 100, 1);
+  EXPECT_EQ(some.size(), 65536U) << "in one thread as well";
 }
 
 TEST(Oracle, ScalarArgumentsChangeTheResult) {

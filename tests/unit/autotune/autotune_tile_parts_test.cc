@@ -85,6 +85,7 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values(ScoredCase{"weighted", Scored::weighted, ElementType::f16, {"sum_part"}},
                       ScoredCase{"weighted_bf16", Scored::weighted, ElementType::bf16, {"sum_part"}},
                       ScoredCase{"largest", Scored::largest, ElementType::f16, {"top_part"}},
+                      ScoredCase{"down", Scored::down, ElementType::f16, {"top_part"}},
                       ScoredCase{"exponential", Scored::exponential, ElementType::f16, {"top_part", "total_part", "chosen_part"}},
                       ScoredCase{
                           "exponential_bf16", Scored::exponential, ElementType::bf16, {"top_part", "total_part", "chosen_part"}},
@@ -318,7 +319,8 @@ TEST(TilePartsSpecialValues, AreThoseOfTheDefinition) {
       {"large scores", [](auto& x) {
          for (double& value : x.tensors["w"]) value = value < 0 ? -60000 : 60000;
        }}};
-  for (const Scored kind : {Scored::weighted, Scored::largest, Scored::exponential, Scored::two_sums, Scored::norm}) {
+  for (const Scored kind :
+       {Scored::weighted, Scored::largest, Scored::down, Scored::exponential, Scored::two_sums, Scored::norm}) {
     const Nest nest = scored_rows(kind);
     Guesses guesses(nest);
     ASSERT_FALSE(guesses.points.empty());

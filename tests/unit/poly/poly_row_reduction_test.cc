@@ -83,6 +83,8 @@ TEST(RowReduction, ReductionsOverAllPairsOfAProductAreTaken) {
 
 TEST(RowReduction, OtherReductionsStayAsTheyAre) {
   EXPECT_TRUE(targets(summed_pairs({.results = 1024})).empty()) << "blocks enough";
+  EXPECT_TRUE(targets(summed_pairs({.columns = 31})).empty()) << "fewer columns than a tile";
+  EXPECT_EQ(targets(summed_pairs({.columns = 32})).size(), 1U);
   EXPECT_TRUE(targets(summed_pairs({.mask = " and j < K", .element = "x[b, i, j]"})).empty()) << "an input";
   EXPECT_TRUE(targets(summed_pairs({.total = ElementType::bf16})).empty());
   EXPECT_TRUE(targets(summed_pairs({.total = ElementType::f16})).empty());
@@ -101,7 +103,7 @@ TEST(RowReduction, OtherReductionsStayAsTheyAre) {
 TEST(RowReduction, ProductsOfMatricesStaySo) {
   const std::string pair = "0 <= p < P and 0 <= i < I and 0 <= j < J", element = "0 <= p < P and 0 <= q < Q";
   const auto nest = [&](const std::string& other) {
-    return NestBuilder("product_of_pairs", {{"P", 3}, {"Q", 3}, {"I", 4}, {"J", 4}, {"K", 3}})
+    return NestBuilder("product_of_pairs", {{"P", 3}, {"Q", 3}, {"I", 40}, {"J", 40}, {"K", 3}})
         .tensor("x", TensorRole::input, {"P", "I", "K"})
         .tensor("y", TensorRole::input, {"P", "J", "K"})
         .tensor("z", TensorRole::input, {"Q", "I", "J"})

@@ -54,8 +54,10 @@ void add_rows_of(const GpuPointSource& source, const RuleChoice& choice, Fusion 
   if (in_steps) std::erase_if(shapes, [](const GpuShape& shape) { return shape.cluster > 1; });
   for (GpuShape shape : shapes) {
     if (!main.part) shape = shape_of_rows(tiles, shape);
-    // A block over a part takes its work tiles one at a time: narrow ones by few threads, and there is room for more blocks.
-    if (main.part) shape.threads = std::max<std::int64_t>(shape.threads / shape.rows, kWarp);
+    // A block over a part takes its work tiles one at a time: narrow ones by few threads, and there is room for more blocks. Of those that
+    // keep no warp busy it takes several.
+    const std::int64_t rows = main.part && shape.threads < kWarp * shape.rows ? shape.rows : 1;
+    if (main.part && rows == 1) shape.threads = std::max<std::int64_t>(shape.threads / shape.rows, kWarp);
     for (const GpuResidence& residence : kept ? likely_residences(shape, limits) : std::vector<GpuResidence>{{}}) {
       if (in_steps && residence.persistent > 0) continue;
       NamedValues values = fused_values(source, choice, fusion);
@@ -72,6 +74,7 @@ void add_rows_of(const GpuPointSource& source, const RuleChoice& choice, Fusion 
       values["cluster"] = shape.cluster;
       values["staging"] = static_cast<std::int64_t>(residence.staging);
       values["streaming"] = 0;
+      values["part_tile"] = rows;
       values["persistent"] = main.part ? 0 : residence.persistent;
       values["prefetch"] = main.part && residence.prefetch == 0 ? 2 : residence.prefetch;
       points.push_back(std::move(values));
@@ -782,23 +785,33 @@ bool solves_systems(const GpuPointSource& source, const RuleChoice& choice) {
   return heaviest_points(variant, *group) >= kPart * heaviest_points(variant, source.variants.heaviest(variant, Fusion::none));
 }
 
-/// Running sums: a block has whole rows of them, and what else stays there.
-void add_prefixes(const GpuPointSource& source, const RuleChoice& choice, std::vector<NamedValues>& points) {
+/// Are running sums the heaviest statements?
+bool is_of_prefixes(const GpuPointSource& source, const RuleChoice& choice) {
   const RuleVariant& variant = source.variants.at(choice);
-  const Nest& nest = source.variants.nest(variant);
-  if (multiplies(nest)) return;
+  return axis_of_prefixes(source.variants.nest(variant), variant.structure, source.variants.heaviest(variant, Fusion::none)) >= 0;
+}
+
+/// Running sums: a block has whole rows of them, and what else stays there. Of few results made of all rows a block has a part, tile by tile.
+void add_prefixes(const GpuPointSource& source, const RuleChoice& choice, std::vector<NamedValues>& points) {
+  if (multiplies(source.variants.nest(source.variants.at(choice)))) return;
   std::set<NamedValues> known;
-  for (const Fusion fusion : {Fusion::maximal, Fusion::careful, Fusion::none}) {
+  const auto add = [&](RuleChoice rules, Fusion fusion) {
+    const RuleVariant& variant = source.variants.at(rules);
+    const Nest& nest = source.variants.nest(variant);
     const FusionGroup* group = heaviest_of(source.variants, variant, fusion, [&](const FusionGroup& each) {
       return axis_of_prefixes(nest, variant.structure, each) >= 0;
     });
-    if (group == nullptr) return;
+    if (group == nullptr || (rules.split >= 0 && !group->part)) return;
     const int axis = axis_of_prefixes(nest, variant.structure, *group);
     for (const std::int64_t threads : {256, 128, 512}) {
       NamedValues tiles = values_of_prefixes(nest, variant.structure, *group, axis, threads);
-      if (known.insert(tiles).second) points.push_back(completed(source, choice, fusion, std::move(tiles)));
+      if (group->part) rules.parts = source.limits.units * std::max<std::int64_t>(source.limits.most_threads / threads, 1);
+      if (known.insert(tiles).second) points.push_back(completed(source, rules, fusion, std::move(tiles)));
     }
-  }
+  };
+  for (const int axis : meeting_axes(source.variants, choice.rules, source.split_axes, std::max(source.limits.units, 2)))
+    add({choice.rules, axis, std::max(source.limits.units, 2)}, Fusion::maximal);
+  for (const Fusion fusion : {Fusion::maximal, Fusion::careful, Fusion::none}) add(choice, fusion);
 }
 
 /// Sums of windows: each thread has a few neighbours. With what else can stay in the block, then by themselves.
@@ -862,6 +875,9 @@ std::vector<NamedValues> likely_gpu_values(const GpuPointSource& source) {
   const bool recomputes = std::find(source.rules.begin(), source.rules.end(), kRecomputingRule) != source.rules.end();
   if (recomputes) without_tiles.rules.insert(kRecomputingRule);
   add_pair_sums(source, without_tiles, points);
+  // A block over a part of all rows would take them one by one.
+  const bool prefixes = is_of_prefixes(source, simple);
+  if (prefixes) add_prefixes(source, simple, points);
   const std::int64_t parts = std::max(source.limits.units, 2);
   for (const int axis : meeting_axes(source.variants, simple.rules, source.split_axes, parts)) {
     add_row_values(source, {simple.rules, axis, parts}, points);
@@ -872,7 +888,7 @@ std::vector<NamedValues> likely_gpu_values(const GpuPointSource& source) {
   add_strips(source, simple.rules, points);
   add_column_values(source, simple.rules, ColumnSums::heaviest, points);
   add_short_runs(source, simple.rules, points);
-  add_prefixes(source, simple, points);
+  if (!prefixes) add_prefixes(source, simple, points);
   if (!solves) add_recurrences(source, simple, false, points);
   if (!steps) add_distributed(source, simple, points);
   add_windows(source, simple, points);

@@ -106,10 +106,12 @@ std::vector<std::int64_t> extents_of(const GpuGroup& part, const LoopGroup& loop
     const auto dim = k < followed.size() ? followed[k] : std::nullopt;
     if (dim && static_cast<std::size_t>(*dim) < loop_group.axes.size()) {
       const int axis = loop_group.axes[static_cast<std::size_t>(*dim)];
-      if (part.group.part && axis == part.group.part->whole) extent = 1;
       const auto tile = part.plan.tile.find(axis);
       if (tile != part.plan.tile.end()) extent = std::min(extent, tile->second);
-      if (axis == part.plan.reduction_axis) extent = std::min(extent, part.plan.reduction_tile);
+      if (axis == part.plan.reduction_axis)
+        extent = std::min(extent, part.plan.reduction_tile);
+      else if (part.group.part && axis == part.group.part->whole)
+        extent = 1;
     }
     extent = std::max<std::int64_t>(extent, 1);
   }
@@ -339,6 +341,8 @@ double points_of_block(const GpuGroup& part) {
     const std::int64_t whole = part.structure.axes[static_cast<std::size_t>(axis)].extent;
     points *= static_cast<double>(tile == part.plan.tile.end() ? whole : tile->second);
   }
+  if (part.group.part && part.plan.reduction_axis == part.group.part->whole)
+    points *= static_cast<double>(part.plan.reduction_tile);
   return points;
 }
 

@@ -273,6 +273,7 @@ NamedValues values_of_prefixes(const Nest& nest, const NestStructure& structure,
     }
     values["tile." + cut.name] = tile;
   }
+  if (group.part) values["part_tile"] = along ? std::max<std::int64_t>(threads * kElements / row, 1) : kColumns;
   return values;
 }
 

@@ -58,6 +58,8 @@ RuleChoice NestCandidate::rule_choice() const {
     choice.parts = 0;
   } else if (sums && choice.split == facts_.terms) {
     choice.multiple = tensor_.depth;
+  } else if (choice.split >= 0 && !on_tensor_cores()) {
+    choice.multiple = value_or(values_, "part_tile", 1);
   }
   const int now = choice.split < 0 ? -1 : variants_.axis_after(choice.rules, facts_.usual_rules, choice.split);
   if (now >= 0) choice.split = now;
@@ -108,6 +110,15 @@ double NestCandidate::points_of_all(const FusionGroup& group) const {
   return chosen_.structure.loop_groups[static_cast<std::size_t>(group.heaviest)].points;
 }
 
+/// Do few threads, of all that the chip has, go through many points each?
+bool NestCandidate::leaves_units_idle(const GpuGroup& part, const GpuChoice& choice) const {
+  constexpr double kThreads = 512;  // of a unit
+  constexpr double kMany = 64;
+  const double blocks = points_of_all(part.group) / std::max(points_of_block(part), 1.0);
+  const double threads = blocks * choice.grid.threads * choice.grid.cluster;
+  return threads < kThreads * facts_.limits.gpu->units && points_of_all(part.group) > kMany * threads;
+}
+
 bool NestCandidate::sums_up(const FusionGroup& group) const {
   return std::any_of(group.loop_groups.begin(), group.loop_groups.end(), [&](int u) {
     const std::vector<bool>& reduced = chosen_.structure.loop_groups[static_cast<std::size_t>(u)].reduced;
@@ -143,7 +154,7 @@ void NestCandidate::place_early(GridShape& grid) const {
 /// The group's steps; why there are none, or "". What is beside the main group is fused less where its blocks do not fit: at last each
 /// statement has kernels of its own.
 std::string NestCandidate::add(const FusionGroup& group) {
-  if (adds_product_apart(group) || adds_parallel_parts(group)) return "";
+  if (adds_product_apart(group) || adds_parallel_parts(group) || adds_unrelated_parts(group)) return "";
   std::string why = add_whole(group);
   if (why.empty() || !facts_.limits.gpu || is_main(group) || group.part) return why;
   for (const Fusion fusion : {Fusion::careful, Fusion::alike, Fusion::none}) {
@@ -159,10 +170,7 @@ bool NestCandidate::adds_product_apart(const FusionGroup& group) {
     const std::vector<FusionGroup>& groups = variants_.cut_groups(chosen_, group, fusion);
     const bool finds =
         std::any_of(groups.begin(), groups.end(), [&](const FusionGroup& each) { return axes_of(each).has_value(); });
-    const bool cut = candidate_.cut;  // not for want of room
-    if (!finds || !add_cut(group, fusion).empty()) continue;
-    candidate_.cut = cut;
-    return true;
+    if (finds && adds_in_parts(group, fusion)) return true;
   }
   return false;
 }
@@ -179,8 +187,24 @@ bool NestCandidate::adds_parallel_parts(const FusionGroup& group) {
       return std::find(own.begin(), own.end(), axis) != own.end();
     });
   });
-  const bool cut = candidate_.cut;  // not for want of room
-  if (!gains || !add_cut(group, Fusion::careful).empty()) return false;
+  return gains && adds_in_parts(group, Fusion::careful);
+}
+
+/// Statements of a group beside the main one that have nothing to do with each other, as copies of two operands, and that have more loops
+/// apart than together.
+bool NestCandidate::adds_unrelated_parts(const FusionGroup& group) {
+  if (!facts_.limits.gpu || is_main(group) || group.part || group.loop_groups.size() < 2) return false;
+  const std::vector<FusionGroup>& groups = variants_.cut_groups(chosen_, group, Fusion::connected);
+  const bool gains = groups.size() > 1 && std::any_of(groups.begin(), groups.end(), [&](const FusionGroup& each) {
+                       return each.axes.size() > group.axes.size();
+                     });
+  return gains && adds_in_parts(group, Fusion::connected);
+}
+
+/// Cuts a group that has room as it is.
+bool NestCandidate::adds_in_parts(const FusionGroup& group, Fusion fusion) {
+  const bool cut = candidate_.cut;
+  if (!add_cut(group, fusion).empty()) return false;
   candidate_.cut = cut;
   return true;
 }
@@ -301,7 +325,8 @@ std::string NestCandidate::make_shape(const FusionGroup& group, GroupShape& shap
                       chosen_.structure.axes[static_cast<std::size_t>(columns)].extent >= kFewestColumns;
   // Tiles of the main group may be single points here, of which each would have a block.
   const GpuGroup part{nest, chosen_.structure, group, shape.plan, facts_.sizes};
-  const bool idle = beside && !is_main(group) && points_of_block(part) < kWarp && points_of_all(group) >= kWarp;
+  const bool idle = beside && !is_main(group) &&
+                    ((points_of_block(part) < kWarp && points_of_all(group) >= kWarp) || leaves_units_idle(part, shape.on_gpu));
   if (!narrow && !idle && (!beside || !on_tensor_cores())) {
     std::string why = infeasible();
     if (why.empty() || !beside) return why;

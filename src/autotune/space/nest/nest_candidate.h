@@ -52,6 +52,7 @@ class NestCandidate {
            (!main_->tile_is_part || mostly_combines(group));
   }
   double points_of_all(const FusionGroup& group) const;
+  bool leaves_units_idle(const GpuGroup& part, const GpuChoice& choice) const;
   bool sums_up(const FusionGroup& group) const;
   bool mostly_combines(const FusionGroup& group) const;
   bool multiplies(const FusionGroup& group) const;
@@ -62,6 +63,8 @@ class NestCandidate {
   std::string add(const FusionGroup& group);
   bool adds_product_apart(const FusionGroup& group);
   bool adds_parallel_parts(const FusionGroup& group);
+  bool adds_unrelated_parts(const FusionGroup& group);
+  bool adds_in_parts(const FusionGroup& group, Fusion fusion);
   std::string add_cut(const FusionGroup& group, Fusion fusion);
   std::string add_whole(const FusionGroup& group);
   std::string add_products(const FusionGroup& group, const TensorAxes& axes);

@@ -134,6 +134,7 @@ void NestSpace::add_splits(const RuleVariant& usual) {
   split_axes_ = std::move(axes);
   add("split_axis", choices);
   add("num_splits", {parts.begin(), parts.end()});
+  if (limits_.gpu) add("part_tile", {1, 2, 4, 8, 16, 32, 64, 128});
 }
 
 void NestSpace::make_parameters(const RuleVariant& usual) {
@@ -217,6 +218,9 @@ void NestSpace::make_parameters(const RuleVariant& usual) {
         return streams_terms_ ? variants_.axis_after(usual_rules_, tensor_rules_.front(), axis) : -1;
       };
       columns_ = usual_axis(axes->column);
+      // Reductions along rows alone: operands change places.
+      const auto cuts = [&](int axis) { return std::find(split_axes_.begin(), split_axes_.end(), axis) != split_axes_.end(); };
+      if (const int rows = usual_axis(axes->row); !cuts(columns_) && cuts(rows)) columns_ = rows;
       terms_ = usual_axis(axes->reduction_axis);
       if (!parts_may_cost_more(variants_, tensor_rules_.front(), *limits_.gpu))
         scalar_floor_ms_ = least_scalar_ms(least_instances(variants_.nest(usual), sizes_), limits_.gpu->units);

@@ -30,6 +30,8 @@ namespace {
 constexpr const char* kName = "row_reduction";
 /// Results, where sizes have their defaults, that give blocks enough to do as they are.
 constexpr double kManyResults = 1024;
+/// Columns of a result there that are worth a sum of their own: parts are those of a product's tile.
+constexpr double kFewestColumns = 32;
 
 std::string objection(const Nest& nest, const Statement& statement) {
   if (!statement.reduction || nest.tensor(statement.write.tensor).type != ElementType::f32) return "it is no reduction in f32";
@@ -47,11 +49,13 @@ std::vector<int> other_dims(const Statement& statement, const std::vector<int>& 
   return others;
 }
 
-/// Is the temporary made of sums of two factors, with other statements between? `seen` has the tensors that were looked at.
+/// Is the temporary made of sums of two factors, with other statements between, none of which reduces? `seen` has the tensors that were
+/// looked at.
 bool comes_from_products(const Nest& nest, const std::string& tensor, std::set<std::string>& seen) {
   if (nest.tensor(tensor).role != TensorRole::temporary || !seen.insert(tensor).second) return false;
   for (const Statement* writer : writers_of(nest, tensor)) {
     if (writer->reduction == ReductionOp::add && writer->value.op() == ScalarOp::mul) return true;
+    if (writer->reduction) continue;
     for (const Access& read : writer->reads) {
       if (comes_from_products(nest, read.tensor, seen)) return true;
     }
@@ -95,7 +99,8 @@ std::vector<RuleMatch> find(const Nest& nest) {
     if (!objection(nest, statement).empty() || multiplies(statement)) continue;
     if (default_points(nest, statement, other_dims(statement, reduced_dims(statement))) >= kManyResults) continue;
     const std::vector<int> columns = columns_of(nest, statement);
-    if (columns.empty() || has_negative_values(nest, statement, other_dims(statement, columns))) continue;
+    if (columns.empty() || default_points(nest, statement, columns) < kFewestColumns) continue;
+    if (has_negative_values(nest, statement, other_dims(statement, columns))) continue;
     matches.push_back({kName, target_of_dims(statement, columns),
                        fmt::format("{} reduces along {}, then what that leaves", statement.name,
                                    statement.dims[static_cast<std::size_t>(columns.front())])});
