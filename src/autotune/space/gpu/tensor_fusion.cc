@@ -325,8 +325,8 @@ Fusion fusion_for_tensor_cores(RuleVariants& variants, const RuleVariant& varian
 
 std::set<std::string> rules_for_tensor_cores(RuleVariants& variants, const std::set<std::string>& default_rules,
                                              const std::set<std::string>& for_products, const GpuLimits& limits) {
-  // Squares and exponentials that become products come first: other rules are for the products that there are then.
-  for (const char* algebra : {kExpandingRule, kFactoringRule}) {
+  // Squares, exponentials and integers that become products come first: other rules are for the products that there are then.
+  for (const char* algebra : {kExpandingRule, kFactoringRule, kIntegerRule}) {
     if (!for_products.contains(algebra)) continue;
     std::set<std::string> expanded = default_rules, others = for_products;
     expanded.insert(algebra);

@@ -66,6 +66,7 @@ inline constexpr const char* kPartsRule = "bf16x6";
 inline constexpr const char* kMixedPartsRule = "bf16x3";
 /// Makes products of exponentials of sums, with sums of their own where factors have no room.
 inline constexpr const char* kFactoringRule = "factor_exponential";
+inline constexpr const char* kIntegerRule = "integer_product";
 
 /// Makes a product of matrices of two factors of a sum over several dims.
 inline constexpr const char* kNestingRule = "nest_products";

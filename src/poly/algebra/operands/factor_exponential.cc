@@ -56,16 +56,6 @@ bool has_all_terms(const Nest& nest, const Statement& sum, int reduced) {
   return domain_in(nest, sum).is_equal(box);
 }
 
-/// Are the side's dims those of a box? Then all sums that follow them share one table, a triangle's as well.
-bool is_box(const Nest& nest, const Statement& sum, const ExponentialSide& side) {
-  std::vector<int> dims, others;
-  for (int d = 0; d < static_cast<int>(sum.dims.size()); ++d) (side.dims.contains(d) ? dims : others).push_back(d);
-  const isl::set points = without_dims(domain_in(nest, sum), others);
-  isl::set box = without_dims(points, dims);
-  for (const int d : dims) box = below(box, d, extent_of(nest, sum.domain, d));
-  return points.is_equal(box);
-}
-
 /// The box around points whose dims are `dims` of the sum's: of products for all of them, where results are a triangle.
 isl::set box_around(const Nest& nest, const Statement& sum, const isl::set& points, const std::vector<int>& dims) {
   std::vector<int> all;
@@ -100,7 +90,8 @@ std::optional<Exponential> exponential_of(const Nest& nest, const Statement& sum
   const auto later = [&](const Statement* reader) { return reader->group > sum.group; };
   if (!std::all_of(readers.begin(), readers.end(), later) || !always_has_points(nest, sum)) return std::nullopt;
   why = "elements have other terms each";
-  if (!has_all_terms(nest, sum, found->reduced) || !is_box(nest, sum, found->left) || !is_box(nest, sum, found->right))
+  if (!has_all_terms(nest, sum, found->reduced) || !is_box_along(nest, sum, found->left.dims) ||
+      !is_box_along(nest, sum, found->right.dims))
     return std::nullopt;
   why = "";
   return found;

@@ -24,6 +24,15 @@ isl::set without_dims(const isl::set& set, const std::vector<int>& dims) {
   return isl::manage(rest);
 }
 
+bool is_box_along(const Nest& nest, const Statement& statement, const std::set<int>& dims) {
+  std::vector<int> own, others;
+  for (int d = 0; d < static_cast<int>(statement.dims.size()); ++d) (dims.contains(d) ? own : others).push_back(d);
+  const isl::set points = without_dims(domain_in(nest, statement), others);
+  isl::set box = without_dims(points, own);
+  for (const int d : own) box = below(box, d, extent_of(nest, statement.domain, d));
+  return points.is_equal(box);
+}
+
 isl::set with_any_values(const Nest& nest, const Statement& statement, int a, int b) {
   return without_dims(domain_in(nest, statement), {a, b});
 }

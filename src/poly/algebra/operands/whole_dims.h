@@ -4,6 +4,7 @@
 #include "poly/nest/nest.h"
 
 #include <cstdint>
+#include <set>
 #include <vector>
 
 namespace nestor {
@@ -13,6 +14,9 @@ isl::set below(const isl::set& set, int dim, const isl::pw_aff& bound);
 
 /// The set as if it said nothing of these dims.
 isl::set without_dims(const isl::set& set, const std::vector<int>& dims);
+
+/// Are the points a box along these dims, whatever the others are? Then all that follow these dims alone share one table.
+bool is_box_along(const Nest& nest, const Statement& statement, const std::set<int>& dims);
 
 /// The domain with any values of two dims.
 isl::set with_any_values(const Nest& nest, const Statement& statement, int a, int b);

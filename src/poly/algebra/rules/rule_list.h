@@ -52,6 +52,7 @@ const Rule& join_dims_rule();
 const Rule& forward_pieces_rule();
 const Rule& repeat_elements_rule();
 const Rule& factor_exponential_rule();
+const Rule& integer_product_rule();
 const Rule& separate_sums_rule();
 const Rule& repeat_product_rule();
 const Rule& factor_extremum_rule();

@@ -1,0 +1,76 @@
+// Rule integer_product: which sums it takes, and that small, large and wrapping sums are as defined.
+#include "poly/algebra/all_rules.h"
+#include "poly/algebra/values/nest_edit.h"
+#include "support/nests/integer_nests.h"
+#include "support/nests/nest_interpreter.h"
+#include "support/nests/rewritten_values.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace nestor {
+namespace {
+
+using namespace samples;
+using ::testing::ElementsAre;
+
+std::size_t matches(const Nest& nest) { return rule("integer_product").find(nest).size(); }
+
+std::string value_text(const Nest& nest, const std::string& name) {
+  const Statement& s = nest.statement(name);
+  return s.value.str([&](int k) { return s.reads.at(static_cast<std::size_t>(k)).tensor; }, [](int) { return "index"; });
+}
+
+TEST(IntegerProduct, FactorsAreNumbersOf16BitsAndTheTermsStandBy) {
+  const Nest nest = rule("integer_product").apply(integer_products(), {"dot"}).nest;
+  validate(nest);
+  EXPECT_THAT(statement_names(nest), ElementsAre("dot_left", "dot_right", "dot_product_init", "dot_product_sum", "dot_high_init",
+                                                 "dot_high_sum", "dot_low_init", "dot_low_sum", "out"));
+  EXPECT_EQ(value_text(nest, "dot_left"), "bf16(select((abs(f32(x)) <= 256), f32(x), inf))");
+  EXPECT_EQ(value_text(nest, "out"), "(s * f32(((i32(dot_high) << 16) + i32(dot_low))))");
+  EXPECT_EQ(matches(nest), 0U) << "once";
+  const Nest of_many = rule("integer_product").apply(integer_products("200"), {"dot"}).nest;
+  EXPECT_EQ(value_text(of_many, "dot_left"), "bf16(select((abs(f32(x)) <= 144), f32(x), inf))") << "144^2 200 < 2^22";
+}
+
+TEST(IntegerProduct, OtherSumsStayAsTheyAre) {
+  EXPECT_EQ(matches(integer_products("256")), 1U);
+  EXPECT_EQ(matches(integer_products("257")), 0U) << "factors up to 127 would have sums of more than 22 bits";
+  EXPECT_EQ(matches(integer_products("K")), 0U) << "how many terms hangs on a size";
+  EXPECT_EQ(matches(integer_products("64", " and j <= i")), 0U);
+  const auto with = [](const std::function<void(Statement&)>& change) {
+    return matches(with_statement(integer_products(), "dot", change));
+  };
+  EXPECT_EQ(with([](Statement& sum) { sum.reduction = ReductionOp::max; }), 0U);
+  EXPECT_EQ(with([](Statement& sum) { sum.value = ScalarExpr::make(ScalarOp::add, {sum.value, sum.value}); }), 0U);
+  EXPECT_EQ(
+      with([](Statement& sum) { sum.reads[1].relation = parse_map("[B, N, M] -> { dot[b, i, j, k] -> y[b, 0, k] }", "test"); }),
+      0U)
+      << "no product of matrices";
+}
+
+/// Results of the definition and of the rewritten nest, for factors up to `most`.
+void expect_same(int most, const std::string& terms) {
+  const Nest before = integer_products(terms), after = rule("integer_product").apply(before, {"dot"}).nest;
+  const Sizes sizes{{"B", 1}, {"N", 4}, {"M", 3}};
+  Memory inputs = Interpreter::random_inputs(before, sizes, 3);
+  std::int64_t seed = 12345;
+  for (const char* tensor : {"x", "y"}) {
+    for (auto& [index, value] : inputs.at(tensor)) {
+      seed = (seed * 1103515245 + 12345) % (std::int64_t{1} << 31);
+      value = static_cast<double>(seed % (2 * most + 1) - most);
+    }
+  }
+  Memory expected = inputs, actual = inputs;
+  Interpreter(before, sizes).run(expected);
+  Interpreter(after, sizes).run(actual);
+  for (const auto& [index, value] : expected.at("out")) EXPECT_EQ(actual.at("out").at(index), value) << most;
+}
+
+TEST(IntegerProduct, SumsAreExactWhateverTheFactorsAre) {
+  for (const int most : {1, 127, 256, 300, 100000, 2000000000}) expect_same(most, "64");
+  for (const int most : {128, 129, 40000}) expect_same(most, "256");
+}
+
+}  // namespace
+}  // namespace nestor
