@@ -91,8 +91,8 @@ if(CMAKE_CXX_FLAGS MATCHES "fsanitize")
 endif()
 
 # Processor seconds of the longest tests, about. ctest starts them first, so that none of them ends alone.
-set(NESTOR_TEST_COSTS integration_python_torch 240 unit_api 115 unit_autotune 100 unit_codegen 80 golden_codegen 75 property_poly 55 integration_program 50
-    integration_halide_reference 40 integration_python 35 integration_report 35 property_codegen 30 integration_soak 30)
+set(NESTOR_TEST_COSTS integration_python_torch 225 unit_autotune 85 unit_api 80 integration_program 45 golden_codegen 45 unit_codegen 42
+    integration_python 35 integration_soak 30 integration_halide_reference 26 property_poly 25 property_codegen 20 integration_report 17)
 
 # nestor_test_cost(TEST KEY): what the list says of KEY.
 function(nestor_test_cost test key)

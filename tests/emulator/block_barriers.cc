@@ -49,11 +49,12 @@ void Machine::complete_bytes(PhaseBarrier& barrier, std::int64_t bytes) {
   settle(barrier);
 }
 
+/// Clocks are counted by all who hold them: one that stays is not counted anew.
 void Machine::acquire_into(Order& into, const Order& order) {
-  into.seen = join(into.seen, order.seen);
-  into.over = join(into.over, order.over);
-  into.fenced = join(into.fenced, order.fenced);
-  into.inits = join(into.inits, order.inits);
+  for (Clock Order::* clock : {&Order::seen, &Order::over, &Order::fenced, &Order::inits}) {
+    const Clock& both = join(into.*clock, order.*clock);
+    if (both != into.*clock) into.*clock = both;
+  }
 }
 
 void prepare_barrier(std::uint32_t address, std::int32_t count, Site site) {

@@ -34,7 +34,7 @@ Clock joined(const Clock& a, const Clock& b) {
 }  // namespace
 
 // The threads of a warp or block often have one clock and acquire another one, all of them, with others in between: answers are kept.
-Clock join(const Clock& a, const Clock& b) {
+const Clock& join(const Clock& a, const Clock& b) {
   if (b == nullptr || a == b) return a;
   if (a == nullptr) return b;
   struct Known {

@@ -19,8 +19,8 @@ using Clock = std::shared_ptr<const std::vector<Time>>;
 
 inline Time time_in(const Clock& clock, Agent agent) { return clock != nullptr && agent < clock->size() ? (*clock)[agent] : 0; }
 
-/// Both together.
-Clock join(const Clock& a, const Clock& b);
+/// Both together: one of them, or a clock that is kept until the next call.
+const Clock& join(const Clock& a, const Clock& b);
 
 /// What is known to have happened, in four ways.
 struct Order {

@@ -61,8 +61,8 @@ TEST_F(StoppedProcesses, WorkersDoNotHoldTheTerminationOfARun) {
 }
 
 TEST_F(StoppedProcesses, WorkersDoNotHoldTheEndOfARunsTime) {
-  std::vector<std::string> args = quick("6");
-  args.insert(args.end(), {"--run-timeout", "3"});
+  std::vector<std::string> args = quick("4");
+  args.insert(args.end(), {"--run-timeout", "2"});
   RunningNestor run(args, log());
   ASSERT_TRUE(within(60, [&] { return has_trials(); })) << read_whole(log());
   const std::int64_t before = trials();
@@ -80,7 +80,7 @@ TEST_F(StoppedProcesses, EvaluatorsOfTheDefinitionDoNotHoldTheTerminationOfARun)
 }
 
 TEST_F(StoppedProcesses, ThoseThatGoOnAreNoFailures) {
-  RunningNestor run(quick("8"), log());
+  RunningNestor run(quick("4"), log());
   ASSERT_TRUE(within(60, [&] { return has_trials(); })) << read_whole(log());
   const std::vector<pid_t> stopped = stop_all(run);
   std::this_thread::sleep_for(std::chrono::seconds(1));
@@ -92,10 +92,10 @@ TEST_F(StoppedProcesses, ThoseThatGoOnAreNoFailures) {
 }
 
 TEST_F(StoppedProcesses, ARunThatWasStoppedItselfGoesOn) {
-  RunningNestor run(quick("8"), log());
+  RunningNestor run(quick("5"), log());
   ASSERT_TRUE(within(60, [&] { return has_trials(); })) << read_whole(log());
   run.send(SIGSTOP);
-  std::this_thread::sleep_for(std::chrono::seconds(3));
+  std::this_thread::sleep_for(std::chrono::seconds(2));
   run.send(SIGCONT);
   EXPECT_EQ(run.wait(40), 0) << read_whole(log());
   expect_whole(1);

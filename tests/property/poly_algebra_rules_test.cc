@@ -101,7 +101,7 @@ const std::vector<Nest>& nests() {
 
 Sizes random_sizes(const Nest& nest, std::mt19937_64& random) {
   Sizes sizes;
-  for (const SizeParam& size : nest.sizes) sizes[size.name] = 1 + static_cast<std::int64_t>(random() % 9);
+  for (const SizeParam& size : nest.sizes) sizes[size.name] = 1 + static_cast<std::int64_t>(random() % 7);
   return sizes;
 }
 

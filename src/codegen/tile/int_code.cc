@@ -3,6 +3,7 @@
 
 #include "support/error.h"
 
+#include <algorithm>
 #include <optional>
 
 namespace nestor {
@@ -69,6 +70,33 @@ std::int64_t IntCode::by_tree(const std::int64_t* values) const {
   if (op_ == IntOp::select) return args_[first != 0 ? 1 : 2].evaluate(values);
   if (op_ == IntOp::logical_not) return first == 0;
   return compute_binary(op_, first, args_[1].evaluate(values));
+}
+
+std::optional<IntCode::Line> IntCode::along(int slot, const std::int64_t* values) const {
+  if (!linear_) return std::nullopt;
+  Line line{constant_, 0};
+  for (const auto& [place, factor] : factors_) {
+    std::int64_t term = 0;
+    if (values[place] == kNoValue || __builtin_mul_overflow(factor, values[place], &term) ||
+        __builtin_add_overflow(line.now, term, &line.now))
+      return std::nullopt;
+    if (place == slot) line.step = factor;
+  }
+  return line;
+}
+
+bool IntCode::uses(int slot) const {
+  const auto here = [&](const auto& entry) { return entry.first == slot; };
+  return std::any_of(factors_.begin(), factors_.end(), here) ||
+         std::any_of(args_.begin(), args_.end(), [&](const IntCode& arg) { return arg.uses(slot); });
+}
+
+std::vector<IntCode> IntCode::conjuncts() const {
+  if (!defined_) return {};
+  if (op_ != IntOp::logical_and) return {*this};
+  std::vector<IntCode> found = args_[0].conjuncts(), others = args_[1].conjuncts();
+  found.insert(found.end(), others.begin(), others.end());
+  return found;
 }
 
 }  // namespace nestor

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <limits>
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -36,6 +37,15 @@ class IntCode {
   bool defined() const { return defined_; }
   /// `values`: of all places. Throws what IntExpr::evaluate() throws, and InternalError where a variable has no value.
   std::int64_t evaluate(const std::int64_t* values) const { return linear_ ? linear(values) : by_tree(values); }
+  /// What it is along one variable: so much now, and so much more with each step of it.
+  struct Line {
+    std::int64_t now = 0, step = 0;
+  };
+  /// Nothing where it is not linear, a variable has no value, or numbers grow too large.
+  std::optional<Line> along(int slot, const std::int64_t* values) const;
+  bool uses(int slot) const;
+  /// The expressions whose conjunction it is: itself, or the parts of an `and`; none where it is undefined.
+  std::vector<IntCode> conjuncts() const;
 
  private:
   std::int64_t linear(const std::int64_t* values) const {

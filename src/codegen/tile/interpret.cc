@@ -1,10 +1,12 @@
-// The meaning of a tile program, executed point by point in double. Names are looked up once, before anything runs.
+// The meaning of a tile program, executed point by point in double. Names are looked up once, before anything runs; what is linear along
+// an op's innermost dim, once for all points along it.
 #include "codegen/tile/tile_program.h"
 
 #include "codegen/tile/int_code.h"
 #include "poly/nest/scalar_semantics.h"
 #include "poly/nest/scalar_share.h"
 
+#include <algorithm>
 #include <array>
 #include <limits>
 
@@ -32,6 +34,9 @@ struct Value {
 struct ReachedElement {
   int buffer = -1;
   std::vector<IntCode> index;
+  /// Along the innermost dim: the first element, and how far the next one is. nullptr: the index says for each point.
+  double* first = nullptr;
+  std::int64_t stride = 0;
 };
 
 struct Dim {
@@ -43,7 +48,8 @@ struct Dim {
 struct Op {
   const TileOp* meant = nullptr;
   std::vector<Dim> dims;
-  IntCode guard;
+  std::vector<IntCode> outer_guard, guard;  ///< all must hold; the outer ones do not depend on the innermost dim
+  bool left_out = false;                    ///< an outer one does not hold
   ReachedElement write;
   std::vector<ReachedElement> reads;
   std::vector<IntCode> indices;
@@ -82,14 +88,19 @@ class Compiler {
   IntCode code(const IntExpr& expr) { return {expr, slots_}; }
 
   ReachedElement access(const TileAccess& from) {
-    ReachedElement made{from.buffer, {}};
+    ReachedElement made;
+    made.buffer = from.buffer;
     for (const IntExpr& index : from.index) made.index.push_back(code(index));
     return made;
   }
 
   Op op(const TileOp& from) {
-    Op made{&from, {}, code(from.guard), access(from.write), {}, {}, {}};
+    Op made;
+    made.meant = &from;
+    made.write = access(from.write);
     for (const OpDim& dim : from.dims) made.dims.push_back({slots_.of(dim.var), code(dim.lower), code(dim.upper), dim.reduced});
+    for (IntCode& part : code(from.guard).conjuncts())
+      (made.dims.empty() || part.uses(made.dims.back().slot) ? made.guard : made.outer_guard).push_back(std::move(part));
     for (const TileAccess& read : from.reads) made.reads.push_back(access(read));
     for (const IntExpr& index : from.indices) made.indices.push_back(code(index));
     std::map<const void*, int> known;
@@ -178,6 +189,7 @@ class Interpreter {
   }
 
   double& element(const ReachedElement& access) {
+    if (access.first != nullptr) return access.first[access.stride * step_];
     BufferData& data = buffers_[access.buffer];
     std::int64_t linear = 0;
     for (std::size_t k = 0; k < access.index.size(); ++k) {
@@ -191,7 +203,29 @@ class Interpreter {
     return (*data.values)[linear];
   }
 
-  void run(const Node& node) {
+  /// Readies an access for `count` points along the innermost dim: linear and inside at both ends, it is inside between them.
+  void follow(ReachedElement& access, int slot, std::int64_t count) {
+    constexpr std::int64_t kWorthIt = 4;
+    access.first = nullptr;
+    if (count < kWorthIt) return;
+    BufferData& data = buffers_[access.buffer];
+    std::int64_t linear = 0, stride = 0;
+    for (std::size_t k = 0; k < access.index.size(); ++k) {
+      const auto line = access.index[k].along(slot, variables_.data());
+      const std::int64_t extent = data.extents[k];
+      const auto inside = [&](std::int64_t index) { return index >= 0 && index < extent; };
+      std::int64_t last = 0;
+      if (!line || !inside(line->now) || __builtin_mul_overflow(line->step, count - 1, &last) ||
+          __builtin_add_overflow(line->now, last, &last) || !inside(last))
+        return;
+      linear = linear * extent + line->now;
+      stride = stride * extent + line->step;
+    }
+    access.first = &(*data.values)[linear];
+    access.stride = stride;
+  }
+
+  void run(Node& node) {
     switch (node.kind) {
       case TileNode::Kind::op:
         run_op(node.op);
@@ -205,18 +239,18 @@ class Interpreter {
       case TileNode::Kind::sequence:
         break;
     }
-    for (const Node& child : node.children) run(child);
+    for (Node& child : node.children) run(child);
   }
 
-  void run_loop(const Node& node) {
+  void run_loop(Node& node) {
     const std::int64_t lower = value(node.lower), upper = value(node.upper);
     for (std::int64_t i = lower; i < upper; i += node.step) {
       variables_[node.slot] = i;
-      for (const Node& child : node.children) run(child);
+      for (Node& child : node.children) run(child);
     }
   }
 
-  void run_op(const Op& op) {
+  void run_op(Op& op) {
     const TileOp& meant = *op.meant;
     if (meant.initialize) {
       const double neutral = neutral_element(*meant.reduction, meant.value.type());
@@ -227,7 +261,7 @@ class Interpreter {
 
   /// Visits the box in lexicographic order; with `kept_only`, reduced dims stay at their lower bound.
   template <class F>
-  void for_each_point(const Op& op, std::size_t k, bool kept_only, const F& visit) {
+  void for_each_point(Op& op, std::size_t k, bool kept_only, const F& visit) {
     if (k == op.dims.size()) {
       visit();
       return;
@@ -235,10 +269,33 @@ class Interpreter {
     const Dim& dim = op.dims[k];
     const std::int64_t lower = value(dim.lower);
     const std::int64_t upper = kept_only && dim.reduced ? lower + 1 : value(dim.upper);
+    if (lower >= upper) return;
+    const bool innermost = k + 1 == op.dims.size();
+    if (innermost && !start_line(op, lower, upper - lower, kept_only)) return;
     for (std::int64_t i = lower; i < upper; ++i) {
       variables_[dim.slot] = i;
+      if (innermost) step_ = i - lower;
       for_each_point(op, k + 1, kept_only, visit);
     }
+  }
+
+  /// Before `count` points along the innermost dim, of which only the element written counts where `kept_only`; false: none does anything.
+  bool start_line(Op& op, std::int64_t lower, std::int64_t count, bool kept_only) {
+    const int slot = op.dims.back().slot;
+    variables_[slot] = lower;
+    if (!kept_only) {
+      op.left_out = !holds(op.outer_guard);
+      if (op.left_out && !op.meant->fill) return false;
+      if (!op.left_out) {
+        for (ReachedElement& read : op.reads) follow(read, slot, count);
+      }
+    }
+    follow(op.write, slot, count);
+    return true;
+  }
+
+  bool holds(const std::vector<IntCode>& conditions) const {
+    return std::all_of(conditions.begin(), conditions.end(), [&](const IntCode& condition) { return value(condition) != 0; });
   }
 
   double evaluate(const Op& op, const Value& expr) {
@@ -266,7 +323,7 @@ class Interpreter {
 
   void run_point(const Op& op) {
     const TileOp& meant = *op.meant;
-    if (op.guard.defined() && value(op.guard) == 0) {
+    if (op.left_out || !holds(op.guard)) {
       if (meant.fill) element(op.write) = *meant.fill;
       return;
     }
@@ -282,6 +339,7 @@ class Interpreter {
   std::vector<std::vector<IntCode>> extents_;  ///< of each buffer
   std::vector<std::int64_t> variables_;
   std::vector<BufferData> buffers_;
+  std::int64_t step_ = 0;  ///< along the innermost dim
 };
 
 }  // namespace

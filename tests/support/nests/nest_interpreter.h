@@ -119,7 +119,7 @@ class Interpreter {
 
  private:
   struct Instance {
-    Index dims;
+    const Index* dims;
     const Statement* statement;
     std::size_t order;
   };
@@ -151,11 +151,11 @@ class Interpreter {
     return place->second;
   }
 
-  /// The image of one instance, or nothing.
-  std::optional<Index> image(const isl::map& map, const Statement& statement, const Index& dims) {
+  /// The image of one instance, or nullptr.
+  const Index* image(const isl::map& map, const Statement& statement, const Index& dims) {
     const Table& images = table(map, statement);
     const auto found = images.find(dims);
-    return found == images.end() ? std::nullopt : std::optional(found->second);
+    return found == images.end() ? nullptr : &found->second;
   }
 
   void run_one(Memory& memory, const Statement& statement) {
@@ -166,11 +166,11 @@ class Interpreter {
     std::vector<Instance> instances;
     std::size_t end = first;
     for (; end < nest_.statements.size() && nest_.statements[end].group == nest_.statements[first].group; ++end) {
-      for (const Index& dims : points(nest_.statements[end])) instances.push_back({dims, &nest_.statements[end], end});
+      for (const Index& dims : points(nest_.statements[end])) instances.push_back({&dims, &nest_.statements[end], end});
     }
     std::sort(instances.begin(), instances.end(),
-              [](const Instance& a, const Instance& b) { return a.dims != b.dims ? a.dims < b.dims : a.order < b.order; });
-    for (const Instance& instance : instances) execute(memory, *instance.statement, instance.dims, {}, "");
+              [](const Instance& a, const Instance& b) { return *a.dims != *b.dims ? *a.dims < *b.dims : a.order < b.order; });
+    for (const Instance& instance : instances) execute(memory, *instance.statement, *instance.dims, {}, "");
     return end;
   }
 
@@ -179,8 +179,8 @@ class Interpreter {
                const std::string& adjusted) {
     const auto read = [&](int k) {
       const Access& access = s.reads.at(static_cast<std::size_t>(k));
-      const auto index = image(access.relation, s, dims);
-      if (!index) throw InternalError(s.name + " reads no element of " + access.tensor);
+      const Index* index = image(access.relation, s, dims);
+      if (index == nullptr) throw InternalError(s.name + " reads no element of " + access.tensor);
       const auto& elements = memory[access.tensor];
       const auto found = elements.find(*index);
       if (found == elements.end())
@@ -208,14 +208,15 @@ class Interpreter {
           vanished_.insert(s.write.tensor);
       });
     }
-    const Index target = *image(s.write.relation, s, dims);
+    const Index& target = *image(s.write.relation, s, dims);
     Elements& elements = memory[s.write.tensor];
     if (!s.reduction) {
       elements[target] = semantics::stored_value(nest_.tensor(s.write.tensor).type, s.value.type(), value);
       return;
     }
-    if (elements.find(target) == elements.end()) throw InternalError(s.name + " accumulates into what was not initialised");
-    elements[target] = semantics::combine(*s.reduction, s.value.type(), elements[target], value);
+    const auto sum = elements.find(target);
+    if (sum == elements.end()) throw InternalError(s.name + " accumulates into what was not initialised");
+    sum->second = semantics::combine(*s.reduction, s.value.type(), sum->second, value);
   }
 
   /// Position in `s` of the dim called like the lead's reduced one.
@@ -323,8 +324,8 @@ class Interpreter {
       const Statement& s = nest_.statement(name);
       for (const Index& dims : points(s)) {
         for (const Access& read : s.reads) {
-          const auto element = image(read.relation, s, dims);
-          if (!element) continue;
+          const Index* element = image(read.relation, s, dims);
+          if (element == nullptr) continue;
           const Index written = *image(s.write.relation, s, dims);
           if (read.tensor == composite.lead_tensor) of_statement[name][written] = *element;
           const auto mediator = of_tensor.find(read.tensor);

@@ -10,6 +10,7 @@
 #include <gtest/gtest.h>
 
 #include <memory>
+#include <optional>
 #include <vector>
 
 namespace nestor::testing {
@@ -33,11 +34,17 @@ struct SpaceGuesses {
     return program;
   }
   /// What the definition means, for the emulator.
-  TileProgram meaning() { return build_tile_program(schedules.base({})); }
+  const TileProgram& meaning() {
+    if (!meaning_) meaning_ = build_tile_program(schedules.base({}));
+    return *meaning_;
+  }
 
   BaseSchedules schedules;
   std::unique_ptr<Space> space;
   std::vector<Point> points;
+
+ private:
+  std::optional<TileProgram> meaning_;
 };
 
 }  // namespace nestor::testing

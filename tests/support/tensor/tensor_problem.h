@@ -68,9 +68,10 @@ inline bool sees(const TensorShape& shape, Seen seen, std::int64_t g, std::int64
 inline std::vector<double> definition_of_map(const TensorMemory& memory, const TensorShape& shape, Seen seen, bool softmax,
                                              const char* q, const char* k) {
   std::vector<double> out;
-  const auto at = [&](const char* name, std::int64_t rows, std::int64_t h, std::int64_t row, int d) {
-    return memory.at(name)[static_cast<std::size_t>((h * rows + row) * shape.depth + d)];
+  const auto at = [&](const std::vector<double>& values, std::int64_t rows, std::int64_t h, std::int64_t row, int d) {
+    return values[static_cast<std::size_t>((h * rows + row) * shape.depth + d)];
   };
+  const std::vector<double>&queries = memory.at(q), &keys = memory.at(k), &rows = memory.at("v");
   for (std::int64_t row_head = 0; row_head < shape.row_heads(); ++row_head) {
     const std::int64_t g = row_head % std::max(shape.group, 1), h = row_head / std::max(shape.group, 1);
     for (std::int64_t i = 0; i < shape.queries; ++i) {
@@ -79,12 +80,12 @@ inline std::vector<double> definition_of_map(const TensorMemory& memory, const T
       for (std::int64_t j = 0; j < shape.keys; ++j) {
         if (!sees(shape, seen, g, i, j)) continue;
         double score = 0;
-        for (int e = 0; e < shape.depth; ++e) score += at(q, shape.queries, row_head, i, e) * at(k, shape.keys, h, j, e);
+        for (int e = 0; e < shape.depth; ++e) score += at(queries, shape.queries, row_head, i, e) * at(keys, shape.keys, h, j, e);
         score *= kTensorScale;
         if (shape.biased) score += memory.at("bias")[static_cast<std::size_t>((row_head * shape.queries + i) * shape.keys + j)];
         const double weight = softmax ? std::exp(score) : score;
         total += weight;
-        for (int d = 0; d < shape.depth; ++d) sums[static_cast<std::size_t>(d)] += weight * at("v", shape.keys, h, j, d);
+        for (int d = 0; d < shape.depth; ++d) sums[static_cast<std::size_t>(d)] += weight * at(rows, shape.keys, h, j, d);
       }
       for (const double sum : sums) out.push_back(softmax ? sum / total : sum);
     }

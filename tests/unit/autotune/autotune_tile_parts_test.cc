@@ -148,9 +148,9 @@ TEST(TilePartsOfBatches, AreRight) {
   EXPECT_EQ(prove_program(program, schedule).verdict, ProofVerdict::proved);
   EXPECT_THAT(workspace(program), ::testing::ElementsAre("sum_part"));
   const CompiledNvptx compiled = compile_nvptx(program, {});
+  const TileProgram meaning = build_tile_program(guesses.schedules.base({}));
   for (const Sizes& sizes : {Sizes{{"B", 3}, {"M", 72}, {"N", 264}, {"K", 80}}, Sizes{{"B", 1}, {"M", 5}, {"N", 16}, {"K", 8}}})
-    EXPECT_EQ(testing::run_emulated(compiled, build_tile_program(guesses.schedules.base({})), sizes, {.tolerance = 6e-3}, {1}),
-              "");
+    EXPECT_EQ(testing::run_emulated(compiled, meaning, sizes, {.tolerance = 6e-3}, {1}), "");
 }
 
 /// Two products, each with the parts of its reductions.
@@ -234,8 +234,9 @@ TEST(TilePartsOfWarps, AreRightOnComputeCapability8) {
     const CompiledNvptx compiled = compile_nvptx(program, target);
     EXPECT_TRUE(compiled.plans->kernels.front().tensor) << nest.op;
     EXPECT_THAT(workspace(program), ::testing::Not(::testing::Contains("s")));
+    const TileProgram meaning = build_tile_program(schedules.base({}));
     for (const Sizes& ragged : {Sizes{{"M", 136}, {"N", 200}, {"K", 72}}, Sizes{{"M", 8}, {"N", 129}, {"K", 40}}})
-      EXPECT_EQ(testing::run_emulated(compiled, build_tile_program(schedules.base({})), ragged, {.tolerance = 6e-3}, {1}), "");
+      EXPECT_EQ(testing::run_emulated(compiled, meaning, ragged, {.tolerance = 6e-3}, {1}), "");
   }
 }
 
@@ -252,8 +253,9 @@ TEST(StreamedParts, StandBehindAPreparation) {
   EXPECT_EQ(prove_program(program, schedule).verdict, ProofVerdict::proved);
   EXPECT_THAT(workspace(program), ::testing::UnorderedElementsAre("a", "b", "sum_part"));
   const CompiledNvptx compiled = compile_nvptx(program, {});
+  const TileProgram meaning = build_tile_program(schedules.base({}));
   for (const Sizes& ragged : {Sizes{{"M", 130}, {"N", 1100}}, Sizes{{"M", 7}, {"N", 1025}}, Sizes{{"M", 64}, {"N", 30}}})
-    EXPECT_EQ(testing::run_emulated(compiled, build_tile_program(schedules.base({})), ragged, {.tolerance = 6e-3}, {1}), "");
+    EXPECT_EQ(testing::run_emulated(compiled, meaning, ragged, {.tolerance = 6e-3}, {1}), "");
 }
 
 TEST(TilePartsProof, RefusesWrongMasksNeutralElementsAndIterations) {

@@ -11,6 +11,7 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 
 namespace nestor::testing {
@@ -36,11 +37,13 @@ struct SearchedProblem {
     const CompiledNvptx compiled = compile_nvptx(build_tile_program(schedules.replay(candidate.steps)), {});
     Sizes dynamic = at;
     for (const auto& [name, value] : compiled.kernel.recipe.fixed_sizes) dynamic.erase(name);
-    return run_emulated(compiled, build_tile_program(schedules.base({})), dynamic, {.tolerance = tolerance}, {1});
+    if (!meaning) meaning = build_tile_program(schedules.base({}));
+    return run_emulated(compiled, *meaning, dynamic, {.tolerance = tolerance}, {1});
   }
   Sizes sizes;
   BaseSchedules schedules;
   std::unique_ptr<Space> space;
+  std::optional<TileProgram> meaning;  ///< of the nest as it was written, once it is asked for
 };
 
 }  // namespace nestor::testing

@@ -5,8 +5,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 #include <random>
+#include <utility>
 
 namespace nestor {
 namespace {
@@ -67,6 +69,56 @@ TEST(IntCode, ComesToWhatTheExpressionComesTo) {
   }
 }
 
+/// Values of the four variables in the frame of a code.
+std::vector<std::int64_t> drawn_frame(Expressions& make, const VariableSlots& slots) {
+  std::vector<std::int64_t> frame(slots.size());
+  for (std::int64_t& value : frame) value = make.below(41) - 20;
+  return frame;
+}
+
+TEST(IntCode, LinesComeToWhatEachPointComesTo) {
+  int lines = 0;
+  for (unsigned seed = 0; seed < 400; ++seed) {
+    Expressions make(seed);
+    VariableSlots slots;
+    const int a = slots.of("a");
+    const IntExpr expr = make.integer(3);
+    const IntCode code(expr, slots);
+    std::vector<std::int64_t> frame = drawn_frame(make, slots);
+    const auto line = code.along(a, frame.data());
+    if (!line) continue;
+    ++lines;
+    for (int step = 0; step < 4; ++step, ++frame[static_cast<std::size_t>(a)])
+      EXPECT_EQ(code.evaluate(frame.data()), line->now + step * line->step) << expr.str();
+  }
+  EXPECT_GT(lines, 50);
+}
+
+TEST(IntCode, ConjunctsHoldTogetherWhereTheExpressionHolds) {
+  int several = 0;
+  for (unsigned seed = 0; seed < 400; ++seed) {
+    Expressions make(seed);
+    VariableSlots slots;
+    const int a = slots.of("a");
+    const IntExpr expr = make.condition(3) && make.condition(2);
+    const IntCode code(expr, slots);
+    const std::vector<IntCode> parts = code.conjuncts();
+    several += parts.size() > 2 ? 1 : 0;
+    for (int round = 0; round < 8; ++round) {
+      std::vector<std::int64_t> frame = drawn_frame(make, slots);
+      const auto holds = [&](const IntCode& part) { return part.evaluate(frame.data()) != 0; };
+      EXPECT_EQ(std::all_of(parts.begin(), parts.end(), holds), holds(code)) << expr.str();
+      for (const IntCode& part : parts) {
+        const bool before = holds(part);
+        const std::int64_t kept = std::exchange(frame[static_cast<std::size_t>(a)], make.below(41) - 20);
+        EXPECT_TRUE(part.uses(a) || holds(part) == before) << expr.str();
+        frame[static_cast<std::size_t>(a)] = kept;
+      }
+    }
+  }
+  EXPECT_GT(several, 50);
+}
+
 TEST(IntCode, OnlyTheChosenSideIsEvaluated) {
   const IntExpr a = IntExpr::variable("a"), b = IntExpr::variable("b");
   VariableSlots slots;
@@ -88,6 +140,7 @@ TEST(IntCode, WhatDoesNotFitIsAnError) {
   EXPECT_THROW(linear.evaluate(frame.data()), UserError);
   EXPECT_THROW(product.evaluate(frame.data()), UserError);
   EXPECT_THROW(missing.evaluate(frame.data()), InternalError);
+  for (const IntCode* code : {&linear, &product, &missing}) EXPECT_FALSE(code->along(slots.of("a"), frame.data()));
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <tuple>
 
@@ -48,13 +49,15 @@ TEST_P(Attention, without_rounding_the_plan_of_compute_capability_8_is_the_defin
   if (seen == Seen::sinks || seen == Seen::halves) return;  // refused: see below
   TensorSteps steps = GetParam().steps;
   std::erase(steps.more, "ping_pong(out.io)");
-  unsigned seed = 0;
-  for (const TensorShape& shape : shapes_for(seen)) {
-    steps.stages = 1 + static_cast<int>(seed % 3);
-    const TensorRun options{.round_operands = false, .blocks = 2, .seed = ++seed};
+  const std::vector<TensorShape> shapes = shapes_for(seen);
+  for (std::size_t first = 0; first < std::min<std::size_t>(shapes.size(), 3); ++first) {
+    steps.stages = 1 + static_cast<int>(first);
     const TileProgram program = tensor_program(attention_nest(GetParam().form), steps);
-    EXPECT_LT(tensor_error(program, shape, GetParam().form.type, seen, true, options, older()), 1e-9)
-        << shape.queries << " x " << shape.keys << ", " << steps.stages << " stages";
+    for (std::size_t k = first; k < shapes.size(); k += 3) {
+      const TensorRun options{.round_operands = false, .blocks = 2, .seed = static_cast<unsigned>(k) + 1};
+      EXPECT_LT(tensor_error(program, shapes[k], GetParam().form.type, seen, true, options, older()), 1e-9)
+          << shapes[k].queries << " x " << shapes[k].keys << ", " << steps.stages << " stages";
+    }
   }
 }
 

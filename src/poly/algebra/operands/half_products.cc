@@ -92,15 +92,15 @@ bool moves_in_strides(const Access& access, const std::vector<int>& dims) {
 std::vector<std::string> names_of_indices(const Statement& statement, const Access& access) {
   std::vector<std::string> names;
   for (const isl::pw_aff& function : functions_of(access.relation)) {
-    const isl::map plain = isl::manage(isl_map_from_pw_aff(function.copy())).intersect_domain(statement.domain);
-    for (int dim = 0; dim < static_cast<int>(statement.dims.size()); ++dim) {
-      const isl::map same = isl::manage(isl_map_from_pw_aff(dim_function(statement.domain, dim).release()));
-      if (!plain.is_equal(same.intersect_domain(statement.domain))) continue;
-      names.push_back(statement.dims[static_cast<std::size_t>(dim)]);
-      break;
-    }
+    const auto is_dim = [&](const std::string& name) {
+      const auto dim = static_cast<int>(&name - statement.dims.data());
+      return statement.domain.is_subset(function.eq_set(dim_function(statement.domain, dim)));
+    };
+    const auto found = std::find_if(statement.dims.begin(), statement.dims.end(), is_dim);
+    if (found == statement.dims.end()) return {};
+    names.push_back(*found);
   }
-  return names.size() == functions_of(access.relation).size() ? names : std::vector<std::string>{};
+  return names;
 }
 
 Statement copy_statement(const Nest& nest, const Tensor& tensor, const Statement& reader, const Access& read,
