@@ -95,7 +95,7 @@ constexpr double kMostSampleSeconds = 6;    ///< after which one of each process
 constexpr double kMostSecondsOfFirst = 25;  ///< without one sample nothing is known of a result that needs all of large products
 constexpr double kMostSecondsOfSome = 0.6;  ///< the same where many cases are made, one in each thread
 constexpr double kCheapSample = 2e6;        ///< evaluated although time is up
-constexpr double kMostForAll = 2e8;         ///< for each process: up to which all elements are evaluated where one needs many
+constexpr double kMostForAll = 1e8;         ///< up to which all elements are evaluated where one needs most of them
 constexpr double kMostForAllOfSome = 1e9;   ///< the same in one thread of many
 constexpr std::size_t kSequential = 4;      ///< samples after which it is known what one takes
 constexpr double kWorthForking_s = 0.03;
@@ -263,16 +263,14 @@ std::vector<OracleSample> chosen_samples(Reference& reference, const Nest& nest,
 
 constexpr double kFewElements = 8;
 
-/// Does one element take so much of the whole definition (a sum over all rows, say) that some of them take longer than all together, which
-/// are faster to evaluate one after the other?
-bool depends_on_all(const std::unique_ptr<Reference>& probe, const Nest& nest, const std::atomic<bool>* stop) {
-  constexpr double kLong = 5e7;
-  const double most = std::min(probe->full_cost() / kFewElements, kLong);
-  probe->stop_by(stop);
+/// Does one element take so much of the whole definition (a sum over all rows, say) that some of them take longer than all together?
+/// `probe` is of no use behind that.
+bool depends_on_all(Reference& probe, const Nest& nest) {
+  const double all = probe.full_cost();
   try {
     for (const Tensor& tensor : nest.tensors) {
-      if (tensor.role == TensorRole::output && probe->elements(tensor.name) > 0)
-        probe->bounded_value(tensor.name, 0, probe->spent() + most);
+      if (tensor.role == TensorRole::output && probe.elements(tensor.name) > 0)
+        probe.bounded_value(tensor.name, 0, probe.spent() + all / kFewElements);
     }
   } catch (const UserError&) {
     return true;
@@ -363,9 +361,12 @@ std::vector<OracleSample> reference_samples(const Nest& nest, const Sizes& sizes
       result = all_samples(reference, nest, kAllElements);
     } else {
       refuse_costly_elements(reference, nest, sizes);
-      const bool together = reference.full_cost() <= kMostForAll * host_threads() &&
-                            depends_on_all(std::make_unique<Reference>(nest, sizes, scalars, inputs), nest, stop);
-      auto whole = together ? whole_samples(nest, sizes, scalars, inputs, host_threads(), stop) : std::nullopt;
+      std::optional<std::vector<OracleSample>> whole;
+      if (reference.full_cost() <= kMostForAll) {
+        Reference probe(nest, sizes, scalars, inputs);
+        probe.stop_by(stop);
+        if (depends_on_all(probe, nest)) whole = whole_samples(nest, sizes, scalars, inputs, host_threads(), stop);
+      }
       result =
           whole ? std::move(*whole) : chosen_samples(reference, nest, samples, seed, {host_threads(), kMostSampleSeconds}, stop);
     }
