@@ -123,5 +123,21 @@ TEST(AddedConvolutions, SumsThatAnythingElseReadsStay) {
   EXPECT_FALSE(with_value(x + apply(ScalarOp::neg, h)));
 }
 
+/// With one image, dims of images and parts have the same single value: no access tells them apart.
+TEST(AddedConvolutions, DimsOfOneValueAreNoRows) {
+  Nest nest = rule("join_sums").apply(fix_sizes(added_convolutions(), {{"B", 1}, {"Y", 2}, {"Z", 2}, {"F", 2}}), {}).nest;
+  const std::string sum = rule("split_reduction").find(nest).at(0).target.at(0);
+  nest = rule("split_reduction").apply(nest, rule("split_reduction").find(nest).at(0).target).nest;
+  std::size_t parts = 0;
+  for (const RuleMatch& match : rule("split_reduction").find(nest)) {
+    if (match.target.at(0) != sum + "_part") continue;
+    const Nest again = rule("split_reduction").apply(nest, match.target).nest;
+    ++parts;
+    for (const RuleMatch& rows : rule("join_short_rows").find(again))
+      EXPECT_NO_THROW(validate(rule("join_short_rows").apply(again, rows.target).nest)) << rows.target.at(0);
+  }
+  EXPECT_GT(parts, 0U);
+}
+
 }  // namespace
 }  // namespace nestor

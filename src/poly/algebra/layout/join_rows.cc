@@ -57,17 +57,18 @@ std::vector<isl::pw_aff> dims_of(const isl::set& set, std::size_t count) {
   return functions;
 }
 
-/// Is it a dim of the result that the other operand does not follow?
-bool is_row(const Statement& sum, const std::string& name, std::size_t other) {
+/// Is it a dim of the result, of several values, that the other operand does not follow? Of one value, no access would depend on it.
+bool is_row(const Nest& nest, const Statement& sum, const std::string& name, std::size_t other) {
   const std::vector<std::string> written = names_of_indices(sum, sum.write);
-  return std::find(written.begin(), written.end(), name) != written.end() &&
-         !depends_on_dim(sum.reads[other].relation, dim_named(sum, name));
+  const int dim = dim_named(sum, name);
+  return std::find(written.begin(), written.end(), name) != written.end() && !depends_on_dim(sum.reads[other].relation, dim) &&
+         known_value(nest, extent_of(nest, sum.domain, dim)) != 1;
 }
 
 /// At the operand's index of that place, and the next one.
 std::optional<Joint> joint_at(const Nest& nest, const Statement& sum, std::size_t operand, std::size_t other, std::size_t place) {
   const std::vector<std::string> names = names_of_indices(sum, sum.reads[operand]), written = names_of_indices(sum, sum.write);
-  if (!is_row(sum, names[place], other) || !is_row(sum, names[place + 1], other)) return std::nullopt;
+  if (!is_row(nest, sum, names[place], other) || !is_row(nest, sum, names[place + 1], other)) return std::nullopt;
   const auto extent = known_value(nest, nest.tensor(sum.reads[operand].tensor).shape[place + 1]);
   if (!extent || *extent < 1) return std::nullopt;
   const Joint joint{operand, place, dim_named(sum, names[place]), dim_named(sum, names[place + 1]), *extent};
@@ -90,7 +91,7 @@ std::optional<Joint> joint_of(const Nest& nest, const Statement& sum, std::size_
   std::size_t rows = names_of_indices(sum, sum.reads[operand]).size();
   if (short_rows) {
     const std::vector<std::string> names = names_of_indices(sum, sum.reads[operand]);
-    while (rows > 0 && !is_row(sum, names[rows - 1], other)) --rows;
+    while (rows > 0 && !is_row(nest, sum, names[rows - 1], other)) --rows;
   }
   const auto joint = rows < 2 ? std::nullopt : joint_at(nest, sum, operand, other, rows - 2);
   if (!joint || !short_rows) return joint;

@@ -93,6 +93,8 @@ std::vector<std::string> names_of_indices(const Statement& statement, const Acce
   std::vector<std::string> names;
   for (const isl::pw_aff& function : functions_of(access.relation)) {
     const auto is_dim = [&](const std::string& name) {
+      // Of dims with the same single value each is one index's.
+      if (std::find(names.begin(), names.end(), name) != names.end()) return false;
       const auto dim = static_cast<int>(&name - statement.dims.data());
       return statement.domain.is_subset(function.eq_set(dim_function(statement.domain, dim)));
     };
