@@ -64,8 +64,8 @@ void add_rows_of(const GpuPointSource& source, const RuleChoice& choice, Fusion 
       add(shape_of_rows(tiles, shape), 1);
       continue;
     }
-    // A block over a part takes several of the rows that keep no warp busy at a time; others one by one, narrow ones by few threads, and there is
-    // room for more blocks.
+    // A block over a part takes several of the rows that keep no warp busy at a time. Others come one by one: narrow ones by few
+    // threads, so that there is room for more blocks.
     if (shape.threads < nvptx::kWarpThreads * shape.rows) add(shape, shape.rows);
     shape.threads = std::max<std::int64_t>(shape.threads / shape.rows, nvptx::kWarpThreads);
     add(shape, 1);
