@@ -1,6 +1,7 @@
 // The cases that GPU code must get right, emulated and on a device: programs, sizes, addresses, threads.
 #pragma once
 
+#include "support/nests/bordered_steps.h"
 #include "support/nests/scheduled_programs.h"
 #include "support/simt/simt_check.h"
 #include "support/simt/simt_pair_programs.h"
@@ -362,6 +363,7 @@ inline std::vector<SimtCase> simt_cases() {
   list.add("windows_channels_first",
            window_program({.type = f16, .rows_tile = 8, .columns_tile = 64, .maps = 3, .channels_first = true}),
            {{"high", 21}, {"across", 70}}, half, 32);
+  list.add("borders_of_tiles", [] { return samples::tiled_bordered_steps(); }, {{"T", 3}, {"H", 11}, {"W", 70}}, plain, 64);
   list.add("integers", integer_program(), {{"rows", 9}, {"cols", 77}});
   for (std::int64_t width : {188, 192}) list.add("short_tiles", short_tiles_program(width), {{"n", 1}});
   list.add("sums_in_a_loop", sums_in_a_loop_program(), {{"rows", 77}}, plain, 32);

@@ -2,6 +2,9 @@
 #include "poly/algebra/all_rules.h"
 #include "poly/isl/isl_tools.h"
 #include "poly/nest/nest_json.h"
+#include "poly/nest/nest_sets.h"
+#include "support/nests/masked_images.h"
+#include "support/nests/rewritten_values.h"
 #include "support/nests/sample_nests.h"
 
 #include <gmock/gmock.h>
@@ -87,6 +90,35 @@ TEST(MaterializeFactor, FactorsBesideTensorsOfF32AreMadeOfInputsAndOfValuesOfRow
   EXPECT_EQ(matches(read(0) * read(2), "i"), 1U);
   EXPECT_EQ(matches(read(0) * read(2), "i + j"), 0U) << "as many as there are elements of the factor";
   EXPECT_EQ(matches(read(2) * read(2), "j"), 0U) << "no input";
+}
+
+/// Neighbouring results read the same elements of a masked image: each is stored once, not for each tap of the filter.
+TEST(MaterializeFactor, WhatNeighboursShareIsStoredOnce) {
+  const Nest before = masked_images();
+  const Nest nest = rule("materialize_factor").apply(before, {"sum"}).nest;
+  validate(nest);
+  const Statement& factor = nest.statement("sums_factor");
+  EXPECT_EQ(factor.dims, (std::vector<std::string>{"n", "k", "y", "z"}));
+  EXPECT_EQ(nest.tensor("sums_factor").shape.size(), 4U);
+  EXPECT_TRUE(
+      domain_in(nest, factor)
+          .is_equal(
+              parse_set(
+                  "[B, C, F, Y] -> { sums_factor[n, k, y, z] : 0 <= n < B and 0 <= k < C and 0 <= y < Y + 2 and 0 <= z < Y + 2 }",
+                  "test")
+                  .intersect_params(full_context(nest))));
+  for (const std::int64_t side : {1, 4})
+    EXPECT_EQ(differences(before, nest, {{"B", 2}, {"C", 3}, {"F", 2}, {"Y", side}}, 3), 0) << side;
+}
+
+TEST(MaterializeFactor, PlacesWithGapsAndNumbersOfTapsAreNotShared) {
+  // Of one row every second place is read alone; a tap's number is another one for each.
+  for (const Nest& before : {masked_images(2), masked_images(1, true)}) {
+    const Nest nest = rule("materialize_factor").apply(before, {"sum"}).nest;
+    validate(nest);
+    EXPECT_EQ(nest.statement("sums_factor").dims.size(), 6U);
+    EXPECT_EQ(differences(before, nest, {{"B", 1}, {"C", 2}, {"F", 2}, {"Y", 3}}, 2), 0);
+  }
 }
 
 }  // namespace

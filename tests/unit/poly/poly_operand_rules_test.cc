@@ -4,6 +4,7 @@
 #include "poly/isl/isl_tools.h"
 #include "support/error.h"
 #include "support/nests/gathered_nests.h"
+#include "support/nests/masked_images.h"
 #include "support/nests/operand_nests.h"
 #include "support/nests/rewritten_values.h"
 #include "support/nests/scored_rows.h"
@@ -547,6 +548,18 @@ TEST(TermsLast, ColumnsAreWhatNoStridesLieAlong) {
   validate(strided);
   EXPECT_TRUE(follows(strided, 1)) << "filters";
   EXPECT_EQ(strided.tensor("out").shape.size(), 4U);
+}
+
+/// Of a computed image as well: it gets the order of a copy itself, and parts of it, if there will be some, have it.
+TEST(TermsLast, AComputedImageOfF32GetsSuchAnOrder) {
+  const Nest before = rule("materialize_factor").apply(masked_images(), {"sum"}).nest;
+  EXPECT_EQ(matches("bf16x3", before), 0U) << "the innermost terms are three";
+  const Nest nest = rule("terms_last").apply(before, {"sum"}).nest;
+  validate(nest);
+  EXPECT_THAT(nest.statement("sum").dims, ElementsAre("n", "f", "y", "z", "s", "t", "k"));
+  EXPECT_THAT(reads_of(nest, "sum"), ElementsAre("sums_factor", "w_copy"));
+  EXPECT_EQ(nest.tensor("sums_factor").type, ElementType::f32);
+  EXPECT_EQ(matches("bf16x3", nest), 1U);
 }
 
 TEST(TermsLast, OnlySumsOverSeveralDimsOf16BitsHaveAnOrder) {

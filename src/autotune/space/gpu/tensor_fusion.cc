@@ -401,6 +401,10 @@ std::set<std::string> rules_for_tensor_cores(RuleVariants& variants, const std::
   }
   // Another order of terms needs smaller copies than other rules do.
   if (orders && !finds_place(usual) && finds_place(with(usual, kOrderingRule))) return with(usual, kOrderingRule);
+  if (orders && for_products.contains(kRoundingRule) && !finds_place(usual)) {
+    const std::set<std::string> rounded = with(with(usual, kRoundingRule), kOrderingRule);
+    if (finds_place(rounded)) return rounded;
+  }
   // What tensor copies cannot step along has no place as it is.
   const bool gathers = for_products.contains(kGatheringRule);
   if (gathers && !finds_place(usual) && finds_place(with(usual, kGatheringRule))) return with(usual, kGatheringRule);

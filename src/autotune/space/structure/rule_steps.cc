@@ -116,6 +116,12 @@ std::vector<std::string> matching_rules(BaseSchedules& schedules) {
                        (name == std::string_view(kMixedPartsRule) && !rule(name).find(nested_nest).empty());
     if (found) matching.insert(name);
   }
+  // Parts are of neighbouring terms.
+  std::set<std::string> orders = all;
+  orders.insert(kOrderingRule);
+  if (!matching.contains(kMixedPartsRule) && !rule(kOrderingRule).find(usual_nest).empty() &&
+      !rule(kMixedPartsRule).find(schedules.after_rules(rule_steps(schedules, orders)).nest()).empty())
+    matching.insert({kOrderingRule, kMixedPartsRule});
   // Without composites, factors of products may be computed apart.
   std::vector<Step> simple = usual;
   if (std::any_of(matching.begin(), matching.end(), makes_composites)) {

@@ -16,6 +16,22 @@ std::vector<IntExpr> conjuncts(const IntExpr& guard) {
   return parts;
 }
 
+std::vector<IntExpr> held_by_all_alternatives(const IntExpr& condition) {
+  std::vector<IntExpr> held;
+  for (const IntExpr& part : conjuncts(condition)) {
+    if (part.op() != IntOp::logical_or) {
+      held.push_back(part);
+      continue;
+    }
+    const std::vector<IntExpr> second = held_by_all_alternatives(part.args()[1]);
+    for (const IntExpr& fact : held_by_all_alternatives(part.args()[0])) {
+      const auto same = [text = fact.str()](const IntExpr& other) { return other.str() == text; };
+      if (std::any_of(second.begin(), second.end(), same)) held.push_back(fact);
+    }
+  }
+  return held;
+}
+
 IntExpr comparison_distance(const IntExpr& comparison) {
   const auto difference = [&] { return comparison.args()[0] - comparison.args()[1]; };
   if (comparison.op() == IntOp::ge || comparison.op() == IntOp::eq) return difference();

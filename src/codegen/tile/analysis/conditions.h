@@ -11,6 +11,9 @@ namespace nestor {
 /// The parts of a conjunction; empty for an undefined or constantly true guard.
 std::vector<IntExpr> conjuncts(const IntExpr& guard);
 
+/// What holds in each alternative of a condition, word for word: it is true wherever the condition is, and has no "or". Empty: nothing.
+std::vector<IntExpr> held_by_all_alternatives(const IntExpr& condition);
+
 /// Distance d with `comparison` (ge, gt) <=> d >= 0, or eq <=> d == 0; undefined for other operations.
 IntExpr comparison_distance(const IntExpr& comparison);
 

@@ -1,6 +1,7 @@
 // Rule "terms_last": of a sum of products over several dims, neighbouring terms are neighbours in memory.
 //
-// Pattern    r_e += a_p b_q over several dims, where a and b are tensors of 16 bits, and one of these dims, k, is an index of both by itself
+// Pattern    r_e += a_p b_q over several dims, where a and b are tensors of 16 bits, or a is a temporary of f32 (whose parts in bf16 come
+//            later), and one of these dims, k, is an index of both by itself
 //            (x[n, k, y + s, z + t] w[m, k, s, t], an image with its channels first), has 16 values or more, or an unknown number, and is not
 //            the innermost one; or the last index of an operand is something else than k or a dim of e that the other does not follow.
 // Rewrite    k becomes the innermost dim of the sum. Such an operand is read from a copy whose last index is k, a'[n, y + s, z + t, k]; a
@@ -82,14 +83,21 @@ int longest_own_term(const Nest& nest, const Statement& sum, std::size_t a, std:
   return longest;
 }
 
+/// Ordinals of the operands, one of 16 bits, the other of 16 bits or a temporary of f32.
+std::optional<std::pair<std::size_t, std::size_t>> operands_of(const Nest& nest, const Statement& sum) {
+  if (const auto halves = half_products(sum)) return halves;
+  const auto wide = wide_and_half(nest, sum);
+  return wide.empty() ? std::nullopt : std::optional(wide.front());
+}
+
 /// Sets `why` where there is none.
 std::optional<Terms> terms_of(const Nest& nest, const Statement& sum, std::string& why) {
-  why = "it is no sum of products of two 16-bit tensors over several dims";
-  const auto halves = half_products(sum);
+  why = "it is no sum of products of two 16-bit tensors, or of one and a temporary, over several dims";
+  const auto operands = operands_of(nest, sum);
   const std::vector<int> reduced = reduced_dims(sum);
   const auto varies = [&](int dim) { return known_value(nest, extent_of(nest, sum.domain, dim)) != 1; };
-  if (!halves || !sum.indices.empty() || std::count_if(reduced.begin(), reduced.end(), varies) < 2) return std::nullopt;
-  const auto [a, b] = *halves;
+  if (!operands || !sum.indices.empty() || std::count_if(reduced.begin(), reduced.end(), varies) < 2) return std::nullopt;
+  const auto [a, b] = *operands;
   why = "each operand follows no dim of the result that the other does not";
   if (!follows_own_dim(sum, a, b) || !follows_own_dim(sum, b, a)) return std::nullopt;
   why = fmt::format("no dim of {} terms or more is an index of both operands by itself", kFewest);
@@ -212,7 +220,7 @@ RuleResult apply(const Nest& nest, const std::vector<std::string>& target) {
     reorder_indices(result, read.tensor,
                     with_last(static_cast<int>(dims_of_indices(sum, read).size()), own_index(sum, read, terms->innermost)));
   }
-  const auto [a, b] = *half_products(sum);
+  const auto [a, b] = *operands_of(nest, sum);
   const int column = better_column(nest, sum, a, b);
   if (column >= 0 && nest.tensor(sum.write.tensor).role == TensorRole::temporary)
     reorder_indices(result, sum.write.tensor, with_last(static_cast<int>(dims_of_indices(sum, sum.write).size()), column));

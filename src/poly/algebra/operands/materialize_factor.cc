@@ -3,24 +3,30 @@
 // Pattern    r_e += f(p) t_q, where t is a 16-bit tensor (f32: then f is made of inputs, and of
 //            temporaries along fewer dims), and f an expression that does not change along some dims of e that q follows,
 //            and changes along others that q does not (sum_j sigmoid(s_ij) v_jd).
-// Rewrite    f'_p = f(p), in f32, over the dims along which f changes, before the sum; r_e += f'_p t_q.
+// Rewrite    f'_p = f(p), in f32, over the dims along which f changes, before the sum; r_e += f'_p t_q. Where all that f reads has fewer
+//            indices in all than there are such dims (a masked image at y + s), f' has those: each value is stored once, not for each tap.
 // Conditions the sum is alone in its loops, and f does not read it; dims of f' have no negative values; both change along a reduced dim.
+//            Indices in place of dims are functions of dims, have all values of a box from 0 on, and f has no indices as numbers.
 // Proof      f'_p is f(p): the same operations on the same values, which are complete before the sum begins. The sum is then one of
-//            products of two tensors, whose tiles tensor cores multiply.
+//            products of two tensors, whose tiles tensor cores multiply. Points with the same indices read the same elements.
 // Rounding   none: f was rounded to f32 before it was multiplied.
 #include <fmt/format.h>
+#include <isl/aff.h>
 #include <isl/map.h>
 #include <isl/set.h>
 
 #include <algorithm>
 #include <optional>
+#include <utility>
 
+#include "poly/algebra/operands/whole_dims.h"
 #include "poly/algebra/rules/rule_list.h"
 #include "poly/algebra/values/builders.h"
 #include "poly/algebra/values/dims_view.h"
 #include "poly/algebra/values/nest_edit.h"
 #include "poly/algebra/values/polynomial.h"
 #include "poly/isl/isl_tools.h"
+#include "poly/nest/nest_sets.h"
 
 namespace nestor {
 namespace {
@@ -30,6 +36,12 @@ constexpr const char* kName = "materialize_factor";
 struct Split {
   std::size_t factor = 0;  ///< argument of the product that is computed
   std::vector<int> dims;   ///< of the statement, along which it changes
+};
+
+/// { name[dims] -> tensor[indices] } of the distinct indices of all that a value reads.
+struct Indices {
+  std::vector<isl::pw_aff> functions;
+  std::vector<std::string> names;
 };
 
 /// Is the expression a tensor's element, widened if it has 16 bits?
@@ -113,25 +125,95 @@ std::vector<RuleMatch> find(const Nest& nest) {
   });
 }
 
+/// The distinct indices, which are no constants; named as the first dim that each follows.
+Indices indices_of(const Statement& statement, const ScalarExpr& value) {
+  Indices found;
+  value.visit([&](const ScalarExpr& expr) {
+    if (expr.op() != ScalarOp::read) return;
+    const isl::map& relation = statement.reads[static_cast<std::size_t>(expr.ordinal())].relation;
+    for (const isl::pw_aff& function : functions_of(relation.gist_domain(statement.domain))) {
+      const auto same = [&](const isl::pw_aff& other) { return other.plain_is_equal(function); };
+      const auto follows = [&](std::size_t dim) {
+        return isl_pw_aff_involves_dims(function.get(), isl_dim_in, static_cast<unsigned>(dim), 1) == isl_bool_true;
+      };
+      std::size_t first = 0;
+      while (first < statement.dims.size() && !follows(first)) ++first;
+      if (first == statement.dims.size() || std::any_of(found.functions.begin(), found.functions.end(), same)) continue;
+      found.functions.push_back(function);
+      found.names.push_back(fresh_dim(found.names, statement.dims[first]));
+    }
+  });
+  return found;
+}
+
+/// Are the set's points a box from 0 on, for all sizes? Gaps, as between every second point, make it none.
+bool is_box_from_0(const Nest& nest, const isl::set& set) {
+  const int count = static_cast<int>(isl_set_dim(set.get(), isl_dim_set));
+  isl::set box = isl::manage(isl_set_universe(isl_set_get_space(set.get()))).intersect_params(full_context(nest));
+  for (int k = 0; k < count; ++k) box = below(box, k, extent_of(nest, set, k));
+  return box.is_equal(set.intersect_params(full_context(nest)));
+}
+
+/// The factor's statement over the indices of what it reads, and { Sum -> tensor } of its values; nullopt: there are as many as dims.
+std::optional<std::pair<Statement, isl::map>> over_indices(const Nest& nest, const Statement& sum, const Split& split,
+                                                           const std::string& tensor) {
+  const ScalarExpr& value = sum.value.args()[split.factor];
+  bool numbers = false;
+  value.visit([&](const ScalarExpr& expr) { numbers = numbers || expr.op() == ScalarOp::index; });
+  const Indices indices = indices_of(sum, value);
+  if (numbers || indices.functions.empty() || indices.functions.size() >= split.dims.size()) return std::nullopt;
+  const isl::map element = relation_of(sum.domain, tensor, indices.functions).intersect_domain(sum.domain);
+  Statement factor;
+  factor.name = tensor;
+  factor.dims = indices.names;
+  isl_set* domain = isl_set_gist_params(isl_map_range(element.copy()), full_context(nest).release());
+  for (std::size_t k = 0; k < factor.dims.size(); ++k)
+    domain = isl_set_set_dim_name(domain, isl_dim_set, static_cast<unsigned>(k), factor.dims[k].c_str());
+  factor.domain = isl::manage(isl_set_coalesce(domain));
+  factor.write = {tensor, isl::manage(isl_set_identity(factor.domain.copy()))};
+  if (!is_box_from_0(nest, factor.domain)) return std::nullopt;
+  bool known = true;
+  factor.value = value.rewrite([&](const ScalarExpr& node) {
+    if (node.op() != ScalarOp::read) return node;
+    const Access& read = sum.reads[static_cast<std::size_t>(node.ordinal())];
+    const isl::map seen = element.reverse().apply_range(read.relation).gist_domain(factor.domain).coalesce();
+    known = known && seen.is_single_valued();
+    return ScalarExpr::read(add_read(factor, {read.tensor, seen}), node.type());
+  });
+  return known ? std::optional(std::pair(factor, element.gist_domain(sum.domain))) : std::nullopt;
+}
+
+Tensor tensor_over(const Nest& nest, const Statement& factor) {
+  Tensor tensor{factor.name, ElementType::f32, TensorRole::temporary, {}, {}};
+  for (int k = 0; k < static_cast<int>(factor.dims.size()); ++k) tensor.shape.push_back(extent_of(nest, factor.domain, k));
+  return tensor;
+}
+
+/// The same over the dims that it follows. It is the same at all points that have one image: the first of them will do.
+std::pair<Statement, isl::map> over_own_dims(const Statement& sum, const Split& split, const std::string& tensor) {
+  const DimsView view(sum, split.dims);
+  Statement factor = view.over(tensor);
+  factor.write = {tensor, isl::manage(isl_set_identity(factor.domain.copy()))};
+  factor.value = import_value(factor, sum, view.to_statement(factor), sum.value.args()[split.factor]);
+  return {std::move(factor), view.element(tensor)};
+}
+
 RuleResult apply(const Nest& nest, const std::vector<std::string>& target) {
   const Split split = required_match(nest, kName, target, split_of);
   const Statement& sum = nest.statement(target[0]);
   const std::string tensor = fresh_name(nest, sum.write.tensor + "_factor");
   Nest result = nest;
-  const DimsView view(sum, split.dims);
-  result.tensors.push_back(view.tensor(nest, tensor));
-  Statement factor = view.over(tensor);
-  factor.write = {tensor, isl::manage(isl_set_identity(factor.domain.copy()))};
-  // The factor is the same at all points that have one image: the first of them will do.
-  factor.value = import_value(factor, sum, view.to_statement(factor), sum.value.args()[split.factor]);
+  const auto shared = over_indices(nest, sum, split, tensor);
+  auto [factor, element] = shared ? *shared : over_own_dims(sum, split, tensor);
+  result.tensors.push_back(tensor_over(nest, factor));
   insert_statement(result, begin_with_initialisers(result, sum), factor);
 
   Statement& rest =
       *std::find_if(result.statements.begin(), result.statements.end(), [&](const Statement& s) { return s.name == sum.name; });
   // Without the bounds of dims that the factor does not follow.
-  const ScalarExpr stored = ScalarExpr::read(add_read(rest, {tensor, view.element(tensor)}), ElementType::f32);
-  const ScalarExpr element = sum.value.args()[1 - split.factor];
-  rest.value = split.factor == 0 ? build::mul(stored, element) : build::mul(element, stored);
+  const ScalarExpr stored = ScalarExpr::read(add_read(rest, {tensor, element}), ElementType::f32);
+  const ScalarExpr other = sum.value.args()[1 - split.factor];
+  rest.value = split.factor == 0 ? build::mul(stored, other) : build::mul(other, stored);
   compact(rest);
   return {std::move(result), {}, false};
 }

@@ -2,6 +2,7 @@
 #include "codegen/gpu/simt/proof/block_meet.h"
 
 #include "codegen/gpu/simt/proof/block_sides.h"
+#include "codegen/tile/analysis/conditions.h"
 #include "poly/isl/context.h"
 #include "support/error.h"
 
@@ -200,10 +201,14 @@ MeetingAnswer answer_of(const IslText& text) {
   return result;
 }
 
+/// Conditions that a question leaves out but for what all their alternatives have in common. More points are left, so that "never" alone tells:
+/// those around ops, which mostly say where an op's guard holds at all, and the guards.
+enum class Simple : std::uint8_t { nothing, conditions, all };
+
 class Question {
  public:
-  Question(const BlockProof& proof, const Meeting& meeting, const Side& a, const Side& b)
-      : proof_(proof), meeting_(meeting), a_(a), b_(b) {}
+  Question(const BlockProof& proof, const Meeting& meeting, const Side& a, const Side& b, Simple simple)
+      : proof_(proof), meeting_(meeting), a_(a), b_(b), simple_(simple) {}
 
   MeetingAnswer answer(bool launched) {
     state_around(launched);
@@ -231,8 +236,13 @@ class Question {
     state_sizes(*proof_.plan.program, text_);
     if (launched) state_launch(*proof_.plan.kernel, text_);
     for (const Axis& axis : a_.shared()) state_axis(axis, text_);
-    for (const IntExpr& condition : a_.conditions(true)) text_.state(text_.holds(condition));
+    for (const IntExpr& condition : a_.conditions(true)) state_condition(condition, simple_ != Simple::nothing);
     state_side(a_);
+  }
+
+  void state_condition(const IntExpr& condition, bool simply) {
+    if (!simply) return text_.state(text_.holds(condition));
+    for (const IntExpr& fact : held_by_all_alternatives(condition)) text_.state(text_.holds(fact));
   }
 
   void state_side(const Side& side) {
@@ -242,8 +252,8 @@ class Question {
                               text_.below(text_.of(variable.value), variable.upper)));
       if (variable.high) text_.state(fmt::format("{} <= {}", name, *variable.high));
     }
-    for (const IntExpr& condition : side.conditions(false)) text_.state(text_.holds(condition));
-    if (const IntExpr guard = side.guard(); guard.defined()) text_.state(text_.holds(guard));
+    for (const IntExpr& condition : side.conditions(false)) state_condition(condition, simple_ != Simple::nothing);
+    if (const IntExpr guard = side.guard(); guard.defined()) state_condition(guard, simple_ == Simple::all);
   }
 
   void state_carried() {
@@ -309,6 +319,7 @@ class Question {
   const BlockProof& proof_;
   const Meeting& meeting_;
   const Side &a_, &b_;
+  const Simple simple_;
   IslText text_;
 };
 
@@ -339,7 +350,16 @@ std::size_t common_nodes(const OpSite& a, const OpSite& b) {
 MeetingAnswer can_meet(const BlockProof& proof, const Meeting& meeting) {
   const Side a(proof, meeting, true), b(proof, meeting, false);
   if (stay_apart(meeting, a, b)) return {MeetingAnswer::Verdict::never, ""};
-  return within_budget(*proof.plan.kernel, [&](bool launched) { return Question(proof, meeting, a, b).answer(launched); });
+  const auto ask = [&](Simple simple) {
+    return within_budget(*proof.plan.kernel,
+                         [&](bool launched) { return Question(proof, meeting, a, b, simple).answer(launched); });
+  };
+  // Conditions of tiles at borders have many alternatives, on both sides: their products are beyond the budget.
+  for (const Simple simple : {Simple::all, Simple::conditions}) {
+    if ((a.has_alternatives() || b.has_alternatives()) && ask(simple).verdict == MeetingAnswer::Verdict::never)
+      return {MeetingAnswer::Verdict::never, ""};
+  }
+  return ask(Simple::nothing);
 }
 
 MeetingAnswer can_leave(const BlockProof& proof, const Toucher& toucher) {
@@ -347,8 +367,9 @@ MeetingAnswer can_leave(const BlockProof& proof, const Toucher& toucher) {
   const Side side(proof, alone, true);
   for (std::size_t k = 0; k < toucher.access->index.size(); ++k) {
     for (const bool above : {false, true}) {
-      const MeetingAnswer answer = within_budget(
-          *proof.plan.kernel, [&](bool launched) { return Question(proof, alone, side, side).outside(k, above, launched); });
+      const MeetingAnswer answer = within_budget(*proof.plan.kernel, [&](bool launched) {
+        return Question(proof, alone, side, side, Simple::nothing).outside(k, above, launched);
+      });
       if (answer.verdict != MeetingAnswer::Verdict::never) return answer;
     }
   }

@@ -347,6 +347,16 @@ std::vector<IntExpr> Side::conditions(bool of_shared) const {
   return result;
 }
 
+bool Side::has_alternatives() const {
+  std::vector<IntExpr> all = conditions(true);
+  for (const IntExpr& own : conditions(false)) all.push_back(own);
+  all.push_back(guard());
+  return std::any_of(all.begin(), all.end(), [](const IntExpr& condition) {
+    const std::vector<IntExpr> parts = conjuncts(condition);
+    return std::any_of(parts.begin(), parts.end(), [](const IntExpr& part) { return part.op() == IntOp::logical_or; });
+  });
+}
+
 std::vector<Pair> partners(const Meeting& meeting, const Side& a, const Side& b) {
   std::vector<Pair> pairs;
   const bool one_op = meeting.a->site->op == meeting.b->site->op;

@@ -37,6 +37,8 @@ class Side {
   IntExpr guard() const;
   /// Conditions around the op; `of_shared`: those above the shared nodes.
   std::vector<IntExpr> conditions(bool of_shared) const;
+  /// Does one of these, or the guard, say "or"?
+  bool has_alternatives() const;
 
  private:
   const Toucher* toucher_;
