@@ -55,7 +55,12 @@ void add_rows_of(const GpuPointSource& source, const RuleChoice& choice, Fusion 
       values["streaming"] = 0;
       values["part_tile"] = rows_of_part;
       values["persistent"] = main.part ? 0 : residence.persistent;
-      values["prefetch"] = main.part && residence.prefetch == 0 ? 2 : residence.prefetch;
+      values["prefetch"] = residence.prefetch;
+      if (main.part && residence.prefetch == 0) {  // then without: copies ahead want rows in registers
+        values["prefetch"] = 2;
+        points.push_back(values);
+        values["prefetch"] = 0;
+      }
       points.push_back(std::move(values));
     }
   };
