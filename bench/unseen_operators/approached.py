@@ -225,14 +225,14 @@ def _memory(q, key, value, forget, push, rate):
     return torch.stack(out, 1)
 
 
-batch, into, left, rank = Size("batch", 2048), Size("into", 256), Size("left", 2048), Size("rank", 16, fixed=True)
-ba, io, ni, ler, ra, lv = indices(ba=batch, io=into, ni=8, ler=left, ra=rank, lv=16)
-io2, ni2 = indices(io2=into, ni2=8)
+batch, scales, left, rank = Size("batch", 2048), Size("scales", 32), Size("left", 2048), Size("rank", 16, fixed=True)
+ba, io, ni, ler, ra, lv = indices(ba=batch, io=8 * scales, ni=8, ler=left, ra=rank, lv=16)
+io2, ni2 = indices(io2=8 * scales, ni2=8)
 
 
 @nestor.nest
-def four_bit_adapter(x: bf16[batch, into, 8], code: i32[left, into], scale: f32[left, into // 8], book: f32[16],
-                     down: bf16[rank, into, 8], up: bf16[left, rank]):
+def four_bit_adapter(x: bf16[batch, 8 * scales, 8], code: i32[left, 8 * scales], scale: f32[left, scales], book: f32[16],
+                     down: bf16[rank, 8 * scales, 8], up: bf16[left, rank]):
     """QLoRA: weights of 4 bits from a table of normal levels, eight in a word, a scale for 64; an adapter of low rank beside them."""
     bits = (code[ler, io] >> (4 * ni)) & 15
     level = nestor.sum(nestor.select(bits == nestor.cast(i32, lv), book[lv], 0.0), over=lv)
@@ -301,6 +301,12 @@ def _unit(x, _):
     return torch.sigmoid(x)
 
 
+def _moved(x):
+    """What sequences have changed by: some little, some more than the clip allows, none near it."""
+    step = torch.tensor([-0.002, -0.0001, 0.0001, 0.002], device=x.device)[torch.arange(x.shape[1], device=x.device) * 7 % 4]
+    return step[:, None] + 0.00001 * torch.tanh(x)
+
+
 def _angles(function):
     def draw(x, _):
         turn = torch.arange(x.shape[0], device=x.device)[:, None] * 10000.0**(-torch.arange(x.shape[1], device=x.device) / x.shape[1])
@@ -317,17 +323,17 @@ OPERATORS = [
     Operator(parameter_attention, _parameters, "H. Wang et al., TokenFormer, arXiv:2410.23168", {"rows": 5, "ins": 12, "slots": 7, "outs": 9},
              draw={"value": divided("slots")}),
     Operator(sequence_policy_loss, _policy, "C. Zheng et al., arXiv:2507.18071", {"groups": 3, "members": 4, "steps": 11},
-             draw={"mask": lambda x, _: (x > -1.5).float(), "new": lambda x, _: -2 + 0.001 * x, "old": lambda x, _: -2 + 0.001 * x}),
+             draw={"mask": lambda x, _: (x > -1.5).float(), "new": lambda x, _: -2 + _moved(x), "old": lambda x, _: -2 + 0 * x}),
     Operator(polar_express, _polar, "N. Amsel et al., arXiv:2505.16932", {"tall": 7, "broad": 9}),
     Operator(normed_rotary_backward, _rotary_backward, "J. Su et al., arXiv:2104.09864; A. Henry et al., arXiv:2010.04245", {"many": 5, "parts": 3, "half": 8},
              draw={"weight": around_one, "cosine": _angles(torch.cos), "sine": _angles(torch.sin)}),
     Operator(momentum_memory, _memory, "A. Behrouz et al., Titans, arXiv:2501.00663", {"minds": 2, "times": 5, "deep": 8},
              draw={"q": divided("deep"), "key": divided("deep"), "forget": lambda x, _: 1 - 0.1 * torch.sigmoid(x),
                    "push": lambda x, _: 0.5 * torch.sigmoid(x), "rate": lambda x, _: 0.2 * torch.sigmoid(x)}),
-    Operator(four_bit_adapter, _four_bits, "T. Dettmers et al., QLoRA, arXiv:2305.14314", {"batch": 5, "into": 16, "left": 7, "rank": 4},
-             draw={"code": lambda x, _: (x * 2.0**28).long().clamp(0, 2**31 - 1), "scale": lambda x, s: (1 + 0.1 * x) / (8 * s["into"])**0.5,
+    Operator(four_bit_adapter, _four_bits, "T. Dettmers et al., QLoRA, arXiv:2305.14314", {"batch": 5, "scales": 2, "left": 7, "rank": 4},
+             draw={"code": lambda x, _: (x * 2.0**28).long().clamp(0, 2**31 - 1), "scale": lambda x, s: (1 + 0.1 * x) / (64 * s["scales"])**0.5,
                    "book": lambda x, _: torch.sort(x).values,
-                   "down": lambda x, s: x / (8 * s["into"])**0.5, "up": lambda x, _: 0.1 * x}),
+                   "down": lambda x, s: x / (64 * s["scales"])**0.5, "up": lambda x, _: 0.1 * x}),
     Operator(two_way_quantise, _two_way, "DeepSeek-AI, DeepSeek-V3, arXiv:2412.19437", {"high": 1, "far": 2}),
     Operator(draft_verification, _drafts, "Y. Leviathan et al., arXiv:2211.17192", {"drafts": 5, "words": 17},
              draw={"proposed": lambda x, s: (x.abs() * 1000).long() % s["words"], "luck": _unit}),
