@@ -2,6 +2,7 @@
 #include "autotune/space/nest/nest_candidate.h"
 
 #include "autotune/space/distribution.h"
+#include "autotune/space/gpu/column_strips.h"
 #include "autotune/space/gpu/tensor_fit.h"
 #include "autotune/space/gpu/tensor_guesses.h"
 #include "autotune/space/gpu/transposed_rows.h"
@@ -350,6 +351,10 @@ std::string NestCandidate::make_shape(const FusionGroup& group, GroupShape& shap
   }
   if (const int axis = axis_of_short_sums(nest, chosen_.structure, group); axis >= 0) {
     shape = shape_of(group, values_of_short_sums(chosen_.structure, group, axis, kRowsOfShortSums));
+    if (infeasible().empty()) return "";
+  }
+  if (const int axis = axis_of_weighted_columns(nest, chosen_.structure, group); axis >= 0) {
+    shape = shape_of(group, values_of_column_sums(chosen_.structure, group, axis, gpu));
     if (infeasible().empty()) return "";
   }
   NamedValues values = values_beside_products(chosen_.structure, group, gpu);
