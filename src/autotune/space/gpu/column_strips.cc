@@ -4,6 +4,7 @@
 #include "autotune/space/gpu/gpu_steps.h"
 #include "autotune/space/gpu/transposed_rows.h"
 #include "autotune/space/structure/axes.h"
+#include "codegen/gpu/target/gpu_target.h"
 #include "poly/nest/nest_sets.h"
 #include "support/rounding.h"
 
@@ -70,7 +71,51 @@ Column column_of(const Nest& nest, const NestStructure& structure, const FusionG
   return column;
 }
 
+/// Does the read move with a dim that the loop group reduces?
+bool moves_with_terms(const LoopGroup& loop_group, const std::vector<std::vector<int>>& dims_of_indices) {
+  return std::any_of(dims_of_indices.begin(), dims_of_indices.end(), [&](const std::vector<int>& dims) {
+    return std::any_of(dims.begin(), dims.end(), [&](int dim) { return loop_group.reduced[static_cast<std::size_t>(dim)]; });
+  });
+}
+
+/// Columns and weights of one sum (axis_of_weighted_columns).
+bool has_weighted_columns(const LoopGroup& loop_group, const Statement& statement, int axis) {
+  const int column = loop_group.position_of(axis);
+  int columns = 0, weights = 0;
+  for (const Access& read : statement.reads) {
+    const std::vector<std::vector<int>> dims = summed_dims(read);
+    const auto follows = [&](const std::vector<int>& index) { return contains(index, column); };
+    const auto count = std::count_if(dims.begin(), dims.end(), follows);
+    if (count == 0) {
+      weights += moves_with_terms(loop_group, dims) ? 1 : 0;
+    } else if (count > 1 || dims.back() != std::vector<int>{column}) {
+      return false;
+    } else {
+      columns += moves_with_terms(loop_group, dims) ? 1 : 0;
+    }
+  }
+  return columns > 0 && weights > 0;
+}
+
 }  // namespace
+
+int axis_of_weighted_columns(const Nest& nest, const NestStructure& structure, const FusionGroup& group) {
+  if (group.axes.empty()) return -1;
+  const int axis = group.axes.back();
+  bool sums = false;
+  for (const int u : group.loop_groups) {
+    const LoopGroup& loop_group = structure.loop_groups[static_cast<std::size_t>(u)];
+    for (const std::string& name : loop_group.statements) {
+      const Statement& statement = nest.statement(name);
+      const std::vector<int> written = followed_axes(loop_group, statement.write);
+      if (written.empty() || written.back() != axis) return -1;
+      if (!statement.reduction) continue;
+      if (!has_weighted_columns(loop_group, statement, axis)) return -1;
+      sums = true;
+    }
+  }
+  return sums && structure.axes[static_cast<std::size_t>(axis)].extent >= nvptx::kWarpThreads ? axis : -1;
+}
 
 bool has_known_extent(const Nest& nest, const NestStructure& structure, const FusionGroup& group, int axis) {
   for (const int u : group.loop_groups) {

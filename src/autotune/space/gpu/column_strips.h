@@ -19,4 +19,8 @@ bool has_known_extent(const Nest& nest, const NestStructure& structure, const Fu
 std::optional<NamedValues> values_of_strips(const Nest& nest, const NestStructure& structure, const FusionGroup& group,
                                             const GpuLimits& limits);
 
+/// The common axis along which results of a sum lie, where of its factors some lie along that axis and move with its terms, and the others, as
+/// weights, have nothing of it: threads share columns, and read weights together. -1: there is none, or it is shorter than a warp.
+int axis_of_weighted_columns(const Nest& nest, const NestStructure& structure, const FusionGroup& group);
+
 }  // namespace nestor

@@ -666,6 +666,7 @@ std::optional<TensorAxes> tensor_axes(const Nest& nest, const NestStructure& str
   if (axes && group.parallel.size() == group.axes.size() && !serial_axes(group).empty()) return std::nullopt;
   if (axes && (has_more_dims(nest, structure, group, *axes) || reads_other_rows(nest, structure, group, *axes)))
     return std::nullopt;
+  if (axes) axes->stream_extent = structure.axes[static_cast<std::size_t>(axes->reduction_axis)].extent;
   if (axes && axes->column >= 0) {
     axes->cut_columns = has_cut_tiles(nest, structure, group, axes->row, {axes->column}, true);
     axes->cut_tiles = has_cut_tiles(nest, structure, group, axes->row, {axes->column, axes->reduction_axis}, false);

@@ -17,6 +17,7 @@ namespace {
 constexpr std::int64_t kWideRows = 128;  ///< elements of 16 bits from which blocks in pairs are a likely choice
 /// Of longest_first: among work tiles that differ in their rows alone.
 constexpr int kInnermost = 4;
+constexpr std::int64_t kNarrowTile = 32;         ///< of tiles of streamed columns, where there are no more
 constexpr std::int64_t kMostChainColumns = 112;  ///< of a likely choice of chains: masks of wider tiles spill
 constexpr std::int64_t kMostSumColumns = 256;    ///< of one instruction's sums
 
@@ -29,7 +30,7 @@ bool has_wide_sums(const TensorAxes& axes) {
 /// The choice's columns, and operands held in registers, as far as they fit: fewer columns where they do not. False: none do.
 bool make_fit(const TensorAxes& axes, const GpuLimits& limits, TensorChoice& choice) {
   if (choice.grid.a_from_registers != 0 && !tensor_infeasible(axes, choice, limits).empty()) choice.grid.a_from_registers = 0;
-  for (; choice.columns >= kLikelyColumns; choice.columns -= 16) {
+  for (const std::int64_t least = std::min(kLikelyColumns, choice.columns); choice.columns >= least; choice.columns -= 16) {
     if (tensor_infeasible(axes, choice, limits).empty()) return true;
   }
   return false;
@@ -193,6 +194,8 @@ std::vector<NamedValues> choices_of_warpgroups(const TensorAxes& axes, const Gpu
   std::set<NamedValues> seen;
   const std::vector<int> most_warpgroups = axes.inner <= 64 ? std::vector<int>{3, 2} : std::vector<int>{2};
   const auto add = [&](TensorChoice choice) {
+    // Tiles wider than all columns would have functions of nothing.
+    choice.columns = std::min(choice.columns, round_up(axes.stream_extent, kNarrowTile));
     if (!make_fit(axes, limits, choice)) return;
     // Wide rows have more sums to correct than terms in a tile.
     if (has_wide_sums(axes)) choice.rescale = kDoublings;

@@ -31,6 +31,7 @@ std::vector<Parameter> tensor_parameters(const TensorAxes& axes, int sm, bool re
   Values columns =
       mma ? Values{32, 48, 64, 80, 96, 112, 128, 160} : Values{48, 64, 80, 96, 112, 128, 144, 160, 176, 192, 224, 256};
   if (axes.column >= 0 && !mma) columns.insert(columns.begin(), {16, 32});
+  if (axes.column < 0 && !mma && axes.stream_extent <= 32) columns.insert(columns.begin(), 32);
   add("columns", std::move(columns));
   add_knob("stages");
   // Sums of products keep nothing else in shared memory.

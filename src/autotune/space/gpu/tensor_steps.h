@@ -11,6 +11,9 @@
 
 namespace nestor {
 
+/// The parameter of what shape products beside the main group have: a place among the likely shapes that fit. Spaces with such products have it.
+inline constexpr const char* kShapeBesideParameter = "shape_beside";
+
 /// First compute capability whose products take operands from shared memory and run while their warpgroup goes on.
 constexpr int kGroupProducts = 90;
 constexpr int kDoublings = 8;  ///< of terms, before their extremum is moved

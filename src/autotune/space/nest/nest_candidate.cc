@@ -2,6 +2,7 @@
 #include "autotune/space/nest/nest_candidate.h"
 
 #include "autotune/space/distribution.h"
+#include "autotune/space/gpu/column_strips.h"
 #include "autotune/space/gpu/tensor_fit.h"
 #include "autotune/space/gpu/tensor_guesses.h"
 #include "autotune/space/gpu/transposed_rows.h"
@@ -17,6 +18,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstdint>
+#include <set>
 #include <utility>
 
 namespace nestor {
@@ -83,6 +85,10 @@ Candidate NestCandidate::build() {
   for (const FusionGroup& group : groups_) {
     candidate_.infeasible = add(group);
     if (!candidate_.infeasible.empty()) return std::move(candidate_);
+  }
+  if (value_or(values_, kShapeBesideParameter, 0) > 0 && !shaped_beside_) {
+    candidate_.infeasible = "no product beside the main one has another shape";
+    return std::move(candidate_);
   }
   if (facts_.limits.gpu && parts_rows_from_sums()) candidate_.cut = true;
   if (facts_.limits.gpu ? gpu_choice(values_).streaming_outputs : value_or(values_, "streaming", 0) != 0) {
@@ -235,7 +241,7 @@ std::string NestCandidate::add_products(const FusionGroup& group, const TensorAx
   if (rules_.split >= 0 && rows_follow_stream(variants_.nest(chosen_), chosen_.structure, group, axes))
     return "tiles of a part have other rows than its sums";
   // Tiles that are parts have the same columns in all kernels.
-  TensorChoice choice = is_main(group) || group.tile_is_part ? tensor_ : first_choice(axes);
+  TensorChoice choice = is_main(group) || group.tile_is_part ? tensor_ : choice_beside(axes);
   place_early(choice.grid);
   if (std::string why = tensor_infeasible(axes, choice, *facts_.limits.gpu); !why.empty()) return why;
   GroupPlan plan = tensor_plan(group, axes, choice);
@@ -246,15 +252,23 @@ std::string NestCandidate::add_products(const FusionGroup& group, const TensorAx
   return "";
 }
 
-/// For a group beside the main one: what fits first, or a choice that says why nothing does.
-TensorChoice NestCandidate::first_choice(const TensorAxes& axes) const {
+/// For a group beside the main one: of the shapes that fit the one that the point asks for, or the last; or a choice that says why none does.
+TensorChoice NestCandidate::choice_beside(const TensorAxes& axes) {
   const int halves = axes.wide_operands > 0 ? tensor_.grid.operand_halves : 0;
-  for (const NamedValues& values : likely_tensor_choices(axes, *facts_.limits.gpu)) {
+  const std::int64_t wanted = value_or(values_, kShapeBesideParameter, 0);
+  TensorChoice last{.grid = {.warpgroups = 1}};
+  std::set<NamedValues> seen;
+  for (NamedValues values : likely_tensor_choices(axes, *facts_.limits.gpu)) {
     const TensorChoice choice = tensor_choice(values);
-    if (choice.grid.operand_halves != halves) continue;
-    if (tensor_infeasible(axes, choice, *facts_.limits.gpu).empty()) return choice;
+    if (choice.grid.operand_halves != halves || !tensor_infeasible(axes, choice, *facts_.limits.gpu).empty()) continue;
+    // Other orders of the same tiles are no other shapes.
+    for (const char* order : {"raster_group", "descending", "longest_first"}) values.erase(order);
+    if (!seen.insert(std::move(values)).second) continue;
+    last = choice;
+    shaped_beside_ = shaped_beside_ || static_cast<std::int64_t>(seen.size()) > wanted;
+    if (static_cast<std::int64_t>(seen.size()) > wanted) break;
   }
-  return TensorChoice{.grid = {.warpgroups = 1}};
+  return last;
 }
 
 NestCandidate::GroupShape NestCandidate::shape_of(const FusionGroup& group, NamedValues values) const {
@@ -350,6 +364,10 @@ std::string NestCandidate::make_shape(const FusionGroup& group, GroupShape& shap
   }
   if (const int axis = axis_of_short_sums(nest, chosen_.structure, group); axis >= 0) {
     shape = shape_of(group, values_of_short_sums(chosen_.structure, group, axis, kRowsOfShortSums));
+    if (infeasible().empty()) return "";
+  }
+  if (const int axis = axis_of_weighted_columns(nest, chosen_.structure, group); axis >= 0) {
+    shape = shape_of(group, values_of_column_sums(chosen_.structure, group, axis, gpu));
     if (infeasible().empty()) return "";
   }
   NamedValues values = values_beside_products(chosen_.structure, group, gpu);

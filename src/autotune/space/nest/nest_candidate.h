@@ -68,7 +68,7 @@ class NestCandidate {
   std::string add_cut(const std::vector<FusionGroup>& groups);
   std::string add_whole(const FusionGroup& group);
   std::string add_products(const FusionGroup& group, const TensorAxes& axes);
-  TensorChoice first_choice(const TensorAxes& axes) const;
+  TensorChoice choice_beside(const TensorAxes& axes);
   GroupShape shape_of(const FusionGroup& group, NamedValues values) const;
   std::string make_shape(const FusionGroup& group, GroupShape& shape) const;
   void add_shape(const FusionGroup& group, const GroupShape& shape);
@@ -86,6 +86,7 @@ class NestCandidate {
   const std::vector<FusionGroup>& groups_;
   const FusionGroup* const main_;
   Candidate candidate_;
+  bool shaped_beside_ = false;  ///< a product beside the main group has the shape that the point asks for
 };
 
 }  // namespace nestor

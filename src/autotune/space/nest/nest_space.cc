@@ -84,6 +84,7 @@ class NestSpace : public Space {
   std::vector<std::int64_t> tile_choices(std::int64_t extent, bool leading, bool multiplied) const;
   void add_splits(const RuleVariant& usual);
   bool is_independent(const RuleVariant& variant, const FusionGroup& group, int axis);
+  bool has_products_beside();
   NamedValues default_values() const;
   std::string tile_of_rows() const;
   std::optional<NamedValues> tiles_of_tasks(std::int64_t tasks) const;
@@ -213,6 +214,7 @@ void NestSpace::make_parameters(const RuleVariant& usual) {
       may_stay_behind_ = leads_that_may_stay_behind(variants_.nest(usual), usual.rules);
       for (Parameter& parameter : tensor_parameters(*axes, limits_.gpu->sm, !may_stay_behind_.empty()))
         parameters_.push_back(std::move(parameter));
+      if (has_products_beside()) add(kShapeBesideParameter, {0, 1, 2, 4, 8});
       streams_terms_ = axes->column >= 0;
       const auto usual_axis = [&](int axis) {
         return streams_terms_ ? variants_.axis_after(usual_rules_, tensor_rules_.front(), axis) : -1;
@@ -241,6 +243,12 @@ bool NestSpace::is_independent(const RuleVariant& variant, const FusionGroup& gr
   const auto& form = distributed_form(variants_, variant, group);
   const std::vector<int> axes = form ? independent_axes(group, *form) : std::vector<int>{};
   return std::find(axes.begin(), axes.end(), axis) != axes.end();
+}
+
+/// Are there several products of matrices, or rules that compute one twice, so that some stand beside the main group?
+bool NestSpace::has_products_beside() {
+  const auto has = [&](const char* rule) { return std::find(rules_.begin(), rules_.end(), rule) != rules_.end(); };
+  return has(kAcrossRule) || has(kAgainRule) || has_several_products(variants_.nest(variants_.at({tensor_rules_.front()})));
 }
 
 Candidate NestSpace::candidate(const Point& point) const {

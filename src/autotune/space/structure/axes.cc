@@ -316,15 +316,30 @@ bool sums_over_planes(const Nest& nest) {
          std::none_of(nest.statements.begin(), nest.statements.end(), multiplies_matrices);
 }
 
-bool multiplies_matrices(const Statement& statement) {
+namespace {
+
+/// Is it a sum of products where `dims` of each operand has one of the result that the other's has not?
+bool has_rows_and_columns(const Statement& statement, const std::function<std::set<int>(const Access&)>& dims) {
   const auto product = unscaled_contraction_of(statement);
   if (!product) return false;
-  const std::set<int> a = dims_of(statement.reads[static_cast<std::size_t>(product->a)]),
-                      b = dims_of(statement.reads[static_cast<std::size_t>(product->b)]), written = dims_of(statement.write);
+  const std::set<int> a = dims(statement.reads[static_cast<std::size_t>(product->a)]),
+                      b = dims(statement.reads[static_cast<std::size_t>(product->b)]), written = dims_of(statement.write);
   const auto lacks = [&](const std::set<int>& has, const std::set<int>& other) {
     return std::any_of(written.begin(), written.end(), [&](int dim) { return has.contains(dim) && !other.contains(dim); });
   };
   return lacks(a, b) && lacks(b, a);
+}
+
+}  // namespace
+
+bool multiplies_matrices(const Statement& statement) { return has_rows_and_columns(statement, dims_of); }
+
+bool multiplies_windows(const Statement& statement) {
+  return has_rows_and_columns(statement, [](const Access& access) {
+    std::set<int> dims = dims_of(access);
+    for (const std::vector<int>& sum : summed_dims(access)) dims.insert(sum.begin(), sum.end());
+    return dims;
+  });
 }
 
 bool multiplies(const Nest& nest) { return std::any_of(nest.statements.begin(), nest.statements.end(), multiplies_matrices); }

@@ -37,6 +37,8 @@ std::vector<std::vector<int>> summed_dims(const Access& access);
 
 /// A sum of products where each operand has a dim of the result that the other one lacks: one of products of matrices.
 bool multiplies_matrices(const Statement& statement);
+/// The same where rows or columns may also move with a sum of dims, as keys of a window do.
+bool multiplies_windows(const Statement& statement);
 /// Whether the nest, or one of the loop groups, has such a statement.
 bool multiplies(const Nest& nest);
 bool multiplies(const Nest& nest, const NestStructure& structure, const std::vector<int>& loop_groups);

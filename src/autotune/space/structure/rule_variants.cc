@@ -188,14 +188,22 @@ const FusionGroup& RuleVariants::heaviest(const RuleVariant& variant, Fusion fus
     const bool runs = axis_of_prefixes(nest(variant), variant.structure, loop_group) >= 0;
     return runs ? loop_group.points / std::max(terms_of_sum(loop_group), 1.0) : loop_group.points;
   };
-  // What prepares nothing before the rest, products before rows that a block keeps.
-  std::vector<std::tuple<bool, bool, double, double>> weights;
+  const auto has_products = [&](int u) {
+    const std::vector<std::string>& names = variant.structure.loop_groups[static_cast<std::size_t>(u)].statements;
+    return std::any_of(names.begin(), names.end(),
+                       [&](const std::string& name) { return multiplies_windows(nest(variant).statement(name)); });
+  };
+  // What prepares nothing before the rest, products before rows that a block keeps, and in careful groups before
+  // sums of other terms that are as many.
+  std::vector<std::tuple<bool, bool, double, bool, double>> weights;
   for (const FusionGroup& group : found) {
     double most = 0;
     for (const int u : group.loop_groups)
       most = std::max(most, weight_of(variant.structure.loop_groups[static_cast<std::size_t>(u)]));
-    const bool first = fusion != Fusion::rows || multiplies(nest(variant), variant.structure, group.loop_groups);
-    weights.emplace_back(!group.prepares, first, most, points_of(variant.structure, group));
+    const bool first = fusion != Fusion::rows || multiplies(nest(variant), variant.structure, group.loop_groups),
+               products =
+                   fusion == Fusion::careful && std::any_of(group.loop_groups.begin(), group.loop_groups.end(), has_products);
+    weights.emplace_back(!group.prepares, first, most, products, points_of(variant.structure, group));
   }
   return found[static_cast<std::size_t>(std::max_element(weights.begin(), weights.end()) - weights.begin())];
 }

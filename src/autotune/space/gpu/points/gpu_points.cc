@@ -6,6 +6,7 @@
 #include "autotune/space/gpu/points/tensor_core_points.h"
 #include "autotune/space/gpu/short_rows.h"
 #include "autotune/space/gpu/tensor_fusion.h"
+#include "autotune/space/gpu/tensor_steps.h"
 #include "autotune/space/gpu/transposed_rows.h"
 #include "autotune/space/group_choice.h"
 #include "autotune/space/pair_sums.h"
@@ -227,6 +228,18 @@ void add_pair_sums(const GpuPointSource& source, const RuleChoice& choice, std::
   }
 }
 
+/// The first guess with other shapes of the products beside its main group, behind a few others.
+void add_shapes_beside(const GpuPointSource& source, std::vector<NamedValues>& points) {
+  constexpr std::size_t kFewGuesses = 3;
+  const auto is_wanted = [](const Parameter& parameter) { return parameter.name == kShapeBesideParameter; };
+  if (points.empty() || std::none_of(source.parameters.begin(), source.parameters.end(), is_wanted)) return;
+  for (const std::int64_t shape : {4, 1}) {
+    NamedValues values = points.front();
+    values[kShapeBesideParameter] = shape;
+    points.insert(points.begin() + static_cast<std::ptrdiff_t>(std::min(kFewGuesses, points.size())), std::move(values));
+  }
+}
+
 }  // namespace
 
 bool has_tensor_cores(const GpuLimits& limits) { return limits.sm >= 80; }
@@ -237,6 +250,7 @@ std::vector<NamedValues> likely_gpu_values(const GpuPointSource& source) {
     add_products_again(source, points);
     add_parts_of_tiles(source, points);
     add_products(source, points);
+    add_shapes_beside(source, points);
     if (parts_may_cost_more(source.variants, source.tensor_rules.front(), source.limits)) of_parts.swap(points);
   }
   RuleChoice simple{source.usual_rules};
