@@ -509,10 +509,9 @@ void Reference::finish_loops(LoopCode& code, bool whole) const {
 
 namespace {
 
-/// The only statement within; null: there are several.
-const LoopCode* only_statement(const LoopCode& code) {
-  if (code.kind == LoopCode::Kind::statement) return &code;
-  return code.children.size() == 1 ? only_statement(code.children[0]) : nullptr;
+void add_statements(const LoopCode& code, std::vector<const LoopCode*>& found) {
+  if (code.kind == LoopCode::Kind::statement) found.push_back(&code);
+  for (const LoopCode& child : code.children) add_statements(child, found);
 }
 
 bool moved_within(const LoopCode& code, const IndexExpr& argument) {
@@ -521,28 +520,57 @@ bool moved_within(const LoopCode& code, const IndexExpr& argument) {
                      [&](const LoopCode& child) { return moved_within(child, argument); });
 }
 
+/// Has some index of both accesses values that differ by the same number in all iterations of a loop, which moves some of the dims?
+bool stay_apart(const CompiledAccess& write, const CompiledAccess& read, const std::vector<bool>& moved) {
+  for (std::size_t k = 0; k < write.index.size() && k < read.index.size(); ++k) {
+    const DimFunction &to = write.index[k], &from = read.index[k];
+    if (!to.linear || !from.linear || to.constant == from.constant || to.factors != from.factors) continue;
+    bool fixed = true;
+    for (std::size_t dim = 0; dim < to.factors.size(); ++dim) fixed = fixed && (to.factors[dim] == 0 || !moved[dim]);
+    if (fixed) return true;
+  }
+  return false;
+}
+
 }  // namespace
 
-/// Marks loops whose iterations write elements of their own and read nothing that these write: one dim moves by them alone, and is an index
-/// of what is written.
-void Reference::mark_parallel(LoopCode& code) const {
-  for (LoopCode& child : code.children) mark_parallel(child);
-  const LoopCode* leaf = code.kind == LoopCode::Kind::loop ? only_statement(code.children[0]) : nullptr;
-  if (leaf == nullptr) return;
-  const CompiledStatement& statement = statements_[leaf->statement_index];
-  const auto same_tensor = [&](const CompiledAccess& read) { return read.tensor == statement.write.tensor; };
-  if (std::any_of(statement.reads.begin(), statement.reads.end(), same_tensor)) return;
-  std::optional<std::size_t> moved;
-  for (std::size_t k = 0; k < leaf->arguments.size(); ++k) {
-    const auto factor = leaf->arguments[k].coefficient(code.slot);
-    if (!factor || (*factor != 0 && moved)) return;
-    if (*factor != 0) moved = k;
+/// Which dim of the statement do iterations of the loop alone move, so that they write elements of their own and read nothing that others
+/// write? None: -1.
+int Reference::own_dim(const LoopCode& code, const LoopCode& leaf) const {
+  const CompiledStatement& statement = statements_[leaf.statement_index];
+  std::vector<bool> within;
+  for (const IndexExpr& argument : leaf.arguments) within.push_back(moved_within(code, argument));
+  const auto meets = [&](const CompiledAccess& read) {
+    return read.tensor == statement.write.tensor && !stay_apart(statement.write, read, within);
+  };
+  if (std::any_of(statement.reads.begin(), statement.reads.end(), meets)) return -1;
+  int moved = -1;
+  for (std::size_t k = 0; k < leaf.arguments.size(); ++k) {
+    const auto factor = leaf.arguments[k].coefficient(code.slot);
+    if (!factor || (*factor != 0 && moved >= 0)) return -1;
+    if (*factor != 0) moved = static_cast<int>(k);
   }
-  if (!moved || moved_within(code.children[0], leaf->arguments[*moved])) return;
-  code.parallel = std::any_of(statement.write.index.begin(), statement.write.index.end(), [&](const DimFunction& index) {
-    if (!index.linear || index.factors[*moved] == 0) return false;
+  if (moved < 0 || moved_within(code.children[0], leaf.arguments[static_cast<std::size_t>(moved)])) return -1;
+  const bool own = std::any_of(statement.write.index.begin(), statement.write.index.end(), [&](const DimFunction& index) {
+    if (!index.linear || index.factors[static_cast<std::size_t>(moved)] == 0) return false;
     return std::count(index.factors.begin(), index.factors.end(), 0) + 1 == static_cast<std::ptrdiff_t>(index.factors.size());
   });
+  return own ? moved : -1;
+}
+
+/// Marks loops whose iterations write elements of their own and read nothing that these write, as the grid of another step: one dim moves by
+/// them alone, and is an index of what is written. Several places of one statement, as the sides of a border, have this dim in common.
+void Reference::mark_parallel(LoopCode& code) const {
+  for (LoopCode& child : code.children) mark_parallel(child);
+  if (code.kind != LoopCode::Kind::loop) return;
+  std::vector<const LoopCode*> leaves;
+  add_statements(code.children[0], leaves);
+  if (leaves.empty()) return;
+  const int moved = own_dim(code, *leaves.front());
+  code.parallel = moved >= 0 && (leaves.size() == 1 || std::all_of(leaves.begin(), leaves.end(), [&](const LoopCode* leaf) {
+    return leaf->statement_index == leaves.front()->statement_index && own_dim(code, *leaf) == moved &&
+           leaf->arguments[static_cast<std::size_t>(moved)].is_slot(code.slot);
+  }));
 }
 
 void Reference::refuse_cost(double cost, double limit) {

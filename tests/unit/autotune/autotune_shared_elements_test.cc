@@ -196,5 +196,40 @@ TEST(SharedElements, StepsOfSinglePointsAreNotShared) {
   EXPECT_GT(reference.spent(), 0.99 * reference.full_cost() / 2) << "meetings would take longer";
 }
 
+/// T steps of P grids: places within take what their neighbours had in the step before, or in `swept` ones have by now above; those of the border
+/// stay.
+Nest diffused_grids(std::int64_t steps, std::int64_t grids, std::int64_t side, bool swept) {
+  const std::string step = "0 <= n < T and 0 <= p < P", all = "0 <= r < R and 0 <= c < R";
+  return samples::NestBuilder("diffused_grids", {{"T", steps}, {"P", grids}, {"R", side}})
+      .tensor("x", TensorRole::input, {"P", "R", "R"})
+      .tensor("state", TensorRole::output, {"T + 1", "P", "R", "R"})
+      .statement("begin[n, p, r, c] : n = 0 and 0 <= p < P and " + all, "state[0, p, r, c]", {"x[p, r, c]"}, read(0))
+      .statement("border[n, s, p, r, c] : s = 0 and " + step + " and " + all + " and (r = 0 or r = R - 1 or c = 0 or c = R - 1)",
+                 "state[n + 1, p, r, c]", {"state[n, p, r, c]"}, read(0))
+      .statement("within[n, s, p, r, c] : s = 1 and " + step + " and 0 < r < R - 1 and 0 < c < R - 1", "state[n + 1, p, r, c]",
+                 {swept ? "state[n + 1, p, r - 1, c]" : "state[n, p, r - 1, c]", "state[n, p, r + 1, c]", "state[n, p, r, c - 1]", "state[n, p, r, c + 1]"},
+                 ScalarExpr::make(ScalarOp::tanh, {read(0) + read(1) + number(0.5) * (read(2) + read(3))}))
+      .join_last()
+      .build();
+}
+
+TEST(SharedLoops, StepsOfAGridAreSharedByProcesses) {
+  for (const bool swept : {false, true}) {
+    const Nest nest = diffused_grids(130, 3, 120, swept);
+    const Sizes sizes = complete_sizes(nest, {});
+    const HostTensors inputs = make_arguments(nest, sizes, 5);
+    Reference alone(nest, sizes, {}, inputs), together(nest, sizes, {}, inputs);
+    alone.evaluate_all(1e12, 1);
+    together.evaluate_all(1e12, 3);
+    if (!swept) {
+      EXPECT_LT(together.spent(), 0.6 * alone.spent()) << "one of three processes has a third of the work";
+    }
+    for (std::int64_t k = 0; k < alone.elements("state"); ++k) {
+      const double one = *alone.value("state", k, 1e12), other = *together.value("state", k, 1e12);
+      ASSERT_EQ(std::bit_cast<std::uint64_t>(one), std::bit_cast<std::uint64_t>(other)) << k << swept;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace nestor

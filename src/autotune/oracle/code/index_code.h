@@ -35,6 +35,11 @@ class IndexExpr {
   static constexpr int kMostPoints = 128;
   /// Constant factor of `slot` if the expression is linear in it (0 when it does not occur).
   std::optional<std::int64_t> coefficient(int slot) const { return coefficient_of(root_, slot); }
+  /// Is it what the slot holds, and no more?
+  bool is_slot(int slot) const {
+    const Node& root = nodes_[static_cast<std::size_t>(root_)];
+    return root.op == Op::slot && root.value == slot;
+  }
 
  private:
   enum class Op : std::uint8_t {
