@@ -305,6 +305,10 @@ void replace_intrinsic(Calls& calls, llvm::CallInst& call, const std::string& na
   if (is("rsqrt.approx.f") || is("rsqrt.approx.ftz.f")) return math("reciprocal_root");
   if (is("ex2.approx.ftz.f")) return math("exp2");
   if (is("lg2.approx.f")) return math("log2");
+  if (is("saturate.f")) {  // 0 for NaN
+    llvm::Value* least = b.CreateMaxNum(args[0], llvm::ConstantFP::get(call.getType(), 0));
+    return call.replaceAllUsesWith(b.CreateMinNum(least, llvm::ConstantFP::get(call.getType(), 1)));
+  }
   const bool f16 = llvm::StringRef(name).starts_with("ff2f16x2.r");
   if (f16 || llvm::StringRef(name).starts_with("ff2bf16x2.r")) {
     const bool nearest = llvm::StringRef(name).ends_with(".rn");

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <iterator>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -18,10 +19,13 @@ namespace {
 
 constexpr std::int64_t kFloatBytes = 4;
 
-GroupForm form_for(RuleVariants& variants, const RuleVariant& variant, const FusionGroup& group, std::int64_t wanted) {
-  if (wanted == kDistributedForm) return distributed_form(variants, variant, group).value_or(group.forms.front());
-  const auto form = static_cast<std::size_t>(wanted);
-  if (form < group.forms.size()) return group.forms[form];
+GroupForm form_for(RuleVariants& variants, const RuleVariant& variant, const FusionGroup& group, std::int64_t wanted, bool gpu) {
+  if (wanted == kDistributedForm) {
+    const std::optional<GroupForm>& found = distributed_form(variants, variant, group);
+    if (found || !gpu) return found.value_or(group.forms.front());
+  } else if (static_cast<std::size_t>(wanted) < group.forms.size()) {
+    return group.forms[static_cast<std::size_t>(wanted)];
+  }
   // Beside a group with such a form, others have theirs by other numbers.
   return group.forms.back().kind == GroupForm::Kind::inside ? group.forms.back() : group.forms.front();
 }
@@ -52,7 +56,7 @@ GroupPlan plan_for(RuleVariants& variants, const RuleVariant& variant, const Fus
     }
     return plan;
   }
-  plan.form = form_for(variants, variant, group, value_or(values, "form", 0));
+  plan.form = form_for(variants, variant, group, value_or(values, "form", 0), limits.gpu.has_value());
   // A grid is one row of blocks, whatever loops it stands for.
   plan.parallel = limits.gpu           ? static_cast<int>(group.axes.size())
                   : limits.threads > 1 ? static_cast<int>(value_or(values, "parallel", 1))

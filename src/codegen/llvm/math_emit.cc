@@ -128,7 +128,7 @@ Value* MathEmitter::tanh(Builder& b, Value* x) const {
   Value* square = b.CreateFMul(x, x);
   Value* small = fma(b, b.CreateFMul(polynomial(b, square, kP), square), magnitude, magnitude);
   Value* grown = exp(b, b.CreateFAdd(magnitude, magnitude));
-  Value* large = b.CreateFSub(number(x, 1), divide(b, number(x, 2), b.CreateFAdd(grown, number(x, 1))));
+  Value* large = fma(b, reciprocal_of_normal(b, b.CreateFAdd(grown, number(x, 1))), number(x, -2), number(x, 1));
   Value* result = b.CreateSelect(b.CreateFCmpOLT(magnitude, number(x, 0.625)), small, large);
   return b.CreateBinaryIntrinsic(llvm::Intrinsic::copysign, result, x);
 }

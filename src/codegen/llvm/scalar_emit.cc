@@ -138,9 +138,16 @@ class Emitter {
       case ScalarOp::constant:
         return static_cast<float>(e.number());
       case ScalarOp::abs:
+      case ScalarOp::exp:
+      case ScalarOp::exp2:
+      case ScalarOp::sqrt:
         return 0.0F;
       case ScalarOp::mul:
         return e.args()[0].equals(e.args()[1]) ? std::optional(0.0F) : std::nullopt;
+      case ScalarOp::max: {
+        const auto x = of(0), y = of(1);
+        return x && y ? std::max(*x, *y) : x ? x : y;
+      }
       case ScalarOp::add: {
         const auto x = of(0), y = of(1);
         return x && y && *x >= 0 && *y >= 0 ? std::optional(std::max(*x, *y)) : std::nullopt;

@@ -88,4 +88,22 @@ inline Nest sweeps(std::int64_t times = 6, std::int64_t width = 19) {
       .build();
 }
 
+/// Many systems of T unknowns: what is left of each unknown after the one before it, in two statements, and back.
+inline Nest eliminated_systems(std::int64_t systems, std::int64_t unknowns) {
+  const std::string step = "0 <= t < T - 1 and 0 <= r < R";
+  const ScalarExpr pivot = number(1) / (number(4) + read(0) * read(1));
+  return NestBuilder("eliminated_systems", {{"R", systems}, {"T", unknowns}})
+      .tensor("x", TensorRole::input, {"T", "R"})
+      .tensor("pivot", TensorRole::temporary, {"T", "R"})
+      .tensor("ratio", TensorRole::temporary, {"T", "R"})
+      .tensor("y", TensorRole::output, {"T", "R"})
+      .statement("first[t, r] : t = 0 and 0 <= r < R", "ratio[t, r]", {"x[t, r]"}, read(0))
+      .statement("pivot[t, s, r] : " + step + " and s = 0", "pivot[t, r]", {"x[t + 1, r]", "ratio[t, r]"}, pivot)
+      .statement("ratio[t, s, r] : " + step + " and s = 1", "ratio[t + 1, r]", {"x[t + 1, r]", "pivot[t, r]"}, read(0) * read(1))
+      .join_last()
+      .statement("last[t, r] : t = T - 1 and 0 <= r < R", "y[t, r]", {"ratio[t, r]"}, read(0))
+      .statement("back[t, r] : " + step, "y[T - 2 - t, r]", {"ratio[T - 2 - t, r]", "y[T - 1 - t, r]"}, read(0) - number(0.5) * read(1))
+      .build();
+}
+
 }  // namespace nestor::samples

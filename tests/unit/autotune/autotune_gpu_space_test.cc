@@ -476,6 +476,30 @@ TEST(GpuSpace, CopiesBesideProductsKeepAllUnitsBusy) {
   EXPECT_GE(rows_of(1 << 20, 128), 16) << "some for each thread";
 }
 
+/// Sums of 16 terms for each of eight places in a word: a block has words enough for its threads.
+TEST(GpuSpace, SumsOfFewTermsBesideProductsTakeWholeShortAxes) {
+  const GpuLimits limits = *gpu_space_limits(90, 227 << 10, 132).gpu;
+  const auto tiles_of = [&](std::int64_t rows, std::int64_t terms) {
+    NestStructure structure;
+    structure.axes = {{"row", rows}, {"word", 256}, {"place", 8}, {"term", terms}};
+    structure.loop_groups = {{"sum",
+                              {"sum"},
+                              {"sum.row", "sum.word", "sum.place", "sum.term"},
+                              {0, 1, 2, 3},
+                              {false, false, false, true},
+                              {rows, 256, 8, terms},
+                              1e8}};
+    FusionGroup group;
+    group.loop_groups = {0};
+    group.axes = {0, 1, 2};
+    const NamedValues values = values_beside_products(structure, group, limits);
+    return std::vector{values.at("tile.row"), values.at("tile.word"), values.at("tile.place")};
+  };
+  EXPECT_EQ(tiles_of(2048, 16), (std::vector<std::int64_t>{1, 64, 0}));
+  EXPECT_EQ(tiles_of(8, 16).at(1), 1) << "few blocks would leave the chip idle";
+  EXPECT_EQ(tiles_of(2048, 4096).at(1), 1) << "rows of terms for all threads";
+}
+
 TEST(GpuSpace, EachStatementInKernelsOfItsOwnAlwaysFits) {
   for (const Nest& nest : {samples::row_gradient(), samples::matmul(), samples::softmax()}) {
     for (const std::int64_t size : {3, 4096}) {

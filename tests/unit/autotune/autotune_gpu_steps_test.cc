@@ -84,6 +84,27 @@ TEST(GpuSteps, ThreadsShareManyShortSequences) {
   EXPECT_EQ(first_plan(few).find("(R - 1) / 128 + 1, 0) blocks"), std::string::npos) << "a long step keeps a block busy";
 }
 
+/// Steps of a few elements, and sequences for no more than some warps of each multiprocessor: a lane has a sequence, also where another
+/// group has one statement a step.
+TEST(GpuSteps, LanesHaveSequencesOfFewElements) {
+  SearchedProblem problem(samples::eliminated_systems(256, 128), {});
+  int right = 0;
+  for (const Point& point : problem.space->defaults()) {
+    const Candidate candidate = problem.space->candidate(point);
+    std::string steps;
+    for (const Step& step : candidate.steps) steps += describe(step) + "\n";
+    if (!candidate.infeasible.empty() || steps.find("reorder(pivot.r_o, pivot.t, pivot.s, pivot.r_i)") == std::string::npos) continue;
+    if (steps.find("split(pivot.r, 32, ") == std::string::npos) continue;
+    EXPECT_NE(steps.find("reorder(back.r_o, back.r_i, back.t)"), std::string::npos) << "a launch for each step\n" << steps;
+    for (const std::int64_t systems : {1, 31, 70}) {
+      for (const std::int64_t unknowns : {1, 2, 5})
+        EXPECT_EQ(problem.difference(point, {{"R", systems}, {"T", unknowns}}), "") << systems << " " << unknowns;
+    }
+    ++right;
+  }
+  EXPECT_GE(right, 1);
+}
+
 /// Every guess that has a plan, of recurrences with an axis of independent sequences, without one, and with columns at the place of rows.
 TEST(GpuSteps, GuessesAreRightAtRaggedSizes) {
   struct Case {

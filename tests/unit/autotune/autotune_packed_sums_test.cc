@@ -8,6 +8,8 @@
 #include "codegen/gpu/kernel_plans.h"
 #include "codegen/gpu/mma/proof/tensor_check.h"
 #include "codegen/proof/program_proof.h"
+#include "support/nests/space_guesses.h"
+#include "support/nests/tensor_nests.h"
 #include "support/nests/half_values.h"
 #include "support/nests/operand_nests.h"
 #include "support/simt/simt_image.h"
@@ -109,6 +111,23 @@ TEST_P(PackedSums, GuessesOfEachKindAreRight) {
         << ::testing::PrintToString(values);
   }
   EXPECT_GE(seen.size(), 2U);
+}
+
+/// Five heads that share keys, innermost, at 1,500 places: tiles are places of one head, as the heads of a pack leave three in eight rows empty.
+/// Sixteen of them fill packs.
+TEST(PackedRows, PlacesAreRowsWhereHeadsLeaveTilesEmpty) {
+  const Nest nest = testing::attention_nest({.grouped = true});
+  const auto packed = [&](std::int64_t heads, std::int64_t places) {
+    testing::SpaceGuesses guesses(nest, {{"H", 16}, {"G", places}, {"Q", heads}, {"K", 1500}});
+    EXPECT_EQ(value_or(guesses.values(0), "warpgroups", 0) > 0, true);
+    const std::int64_t pack = value_or(guesses.values(0), "pack_gqa", 1);
+    const TileProgram program = guesses.program(0);
+    const CompiledNvptx compiled = compile_nvptx(program, {});
+    EXPECT_EQ(testing::run_emulated(compiled, guesses.meaning(), {{"H", 2}, {"G", 70}, {"Q", 3}, {"K", 90}}, {.tolerance = 4e-3}, {1}), "");
+    return pack > 1;
+  };
+  EXPECT_FALSE(packed(5, 1500));
+  EXPECT_TRUE(packed(16, 40));
 }
 
 TEST(PackedSums, WrongRowsHaveNoProof) {

@@ -47,6 +47,42 @@ TEST(TallProducts, FirstGuessesOnLanesHavePartsOfSums) {
   }
 }
 
+/// Shares of M places for each of N points by distances in A dims, and what they make of the points: a sum as long as that of the distances,
+/// which are no product.
+Nest shared_points() {
+  const std::string pair = "0 <= n < N and 0 <= m < M", cell = "0 <= m < M and 0 <= a < A";
+  return NestBuilder("shared_points", {{"N", 65536}, {"M", 40}, {"A", 16}})
+      .tensor("x", TensorRole::input, {"N", "A"})
+      .tensor("y", TensorRole::input, {"M", "A"})
+      .tensor("far", TensorRole::temporary, {"N", "M"})
+      .tensor("share", TensorRole::temporary, {"N", "M"})
+      .tensor("sum", TensorRole::temporary, {"M", "A"})
+      .tensor("out", TensorRole::output, {"M", "A"})
+      .statement("none[n, m] : " + pair, "far[n, m]", {}, number(0))
+      .statement("far[n, m, a] : " + pair + " and 0 <= a < A", "far[n, m]", {"x[n, a]", "y[m, a]"},
+                 apply(ScalarOp::abs, read(0) - read(1)), ReductionOp::add)
+      .statement("share[n, m] : " + pair, "share[n, m]", {"far[n, m]"}, apply(ScalarOp::exp, number(0) - read(0)))
+      .statement("init[m, a] : " + cell, "sum[m, a]", {}, number(0))
+      .statement("sum[m, a, n] : " + cell + " and 0 <= n < N", "sum[m, a]", {"share[n, m]", "x[n, a]"}, read(0) * read(1),
+                 ReductionOp::add)
+      .statement("out[m, a] : " + cell, "out[m, a]", {"sum[m, a]"}, read(0))
+      .build();
+}
+
+TEST(TallProducts, HavePartsBesideSumsThatAreNoProducts) {
+  testing::SpaceGuesses guesses(shared_points(), {{"N", 65536}, {"M", 40}, {"A", 16}});
+  const Candidate candidate = guesses.space->candidate(guesses.points.at(0));
+  ASSERT_EQ(candidate.infeasible, "");
+  const bool in_parts = std::any_of(candidate.steps.begin(), candidate.steps.end(), [](const Step& step) {
+    return step.args.at(0) == "split_reduction" && step.args.at(1) == "sum";
+  });
+  EXPECT_TRUE(in_parts);
+  const CompiledNvptx compiled = compile_nvptx(guesses.program(0), {});
+  for (const std::int64_t points : {1, 700})
+    EXPECT_EQ(testing::run_emulated(compiled, guesses.meaning(), {{"N", points}, {"M", 13}, {"A", 5}}, {.tolerance = 1e-4}, {1}), "")
+        << points;
+}
+
 TEST(TallProducts, ManyResultsNeedNoParts) {
   testing::SpaceGuesses guesses(weighted_gram(), {{"N", 2048}, {"I", 2048}});
   for (std::size_t k = 0; k < std::min<std::size_t>(guesses.points.size(), 3); ++k)

@@ -187,7 +187,7 @@ TEST(NvptxAccuracy, PolynomialsKeepNaNBesideARowsMaximum) {
 }
 
 TEST(NvptxAccuracy, ExponentialsOfF32KernelsAreRightOverTheWholeRange) {
-  EXPECT_LT(worst_ulp(ElementType::f32, exponential, exact_exp, 88), 1.5);
+  EXPECT_LT(worst_ulp(ElementType::f32, exponential, exact_exp, 88), 1.7);  // and what ex2.approx is off by beyond half a unit
 }
 
 TEST(NvptxAccuracy, ExponentialsOf16BitKernelsAreFasterAndLessExact) {
@@ -248,6 +248,35 @@ TEST(NvptxAccuracy, OtherFunctionsOfF32KernelsAreWithinUnitsInTheLastPlace) {
             1.0);
   EXPECT_LT(error([](ScalarExpr v) { return over(ScalarExpr::constant(1), std::move(v)); }, [](double x) { return 1 / x; }),
             0.501);
+  EXPECT_LT(error([](ScalarExpr v) { return over(ScalarExpr::constant(1), plus(magnitude(std::move(v)), ScalarExpr::constant(1))); },
+                  [](double x) { return 1 / (1 + static_cast<double>(static_cast<float>(1 + std::abs(x)) - 1.0F)); }),
+            1.01);
+}
+
+/// Bit by bit where the rest is none of the least numbers, else within one unit; infinities and NaN, too.
+TEST(NvptxAccuracy, QuotientsByNumbersAreRoundedAsQuotients) {
+  std::mt19937 random(3);
+  for (const float y : {3.0F, -12.0F, 0.1F, -0.07F, 255.0F, 6500.0F, 1.9999999F, 0.99999994F, 1e30F, 1e-30F}) {
+    const OnHost divided([=](auto& math, auto& b, auto* x, auto*) {
+      return math.divide(b, x, llvm::ConstantFP::get(x->getType(), static_cast<double>(y)));
+    });
+    const auto look = [&](float x) {
+      const float got = divided(x), expected = x / y;
+      if (std::isnan(expected)) {
+        EXPECT_TRUE(std::isnan(got)) << x << " / " << y;
+      } else if (std::fabs(x) >= 0x1p-100F && std::fabs(expected) >= std::numeric_limits<float>::min()) {
+        EXPECT_EQ(got, expected) << x << " / " << y;
+      } else {
+        EXPECT_NEAR(got, expected, std::max(0x1p-149, std::fabs(expected) * 0x1p-23)) << x << " / " << y;
+      }
+    };
+    for (int k = 0; k < 1 << 18; ++k) look(std::bit_cast<float>(static_cast<std::uint32_t>(random())));
+    for (int k = -300; k < 300; ++k) look(static_cast<float>(k));
+    for (const float x : {0.0F, std::numeric_limits<float>::infinity(), std::numeric_limits<float>::max()}) {
+      look(x);
+      look(-x);
+    }
+  }
 }
 
 TEST(NvptxAccuracy, SpecialValuesOfF32Kernels) {
@@ -258,9 +287,25 @@ TEST(NvptxAccuracy, SpecialValuesOfF32Kernels) {
     };
     return run_function(ElementType::f32, function, 1, 1).results.front();
   };
-  EXPECT_EQ(at(ScalarOp::exp, -infinity), 0);
-  EXPECT_EQ(at(ScalarOp::exp, infinity), infinity);
+  for (const float x : {-infinity, -3e38F, -1e10F, -200.0F, -88.0F}) {
+    EXPECT_EQ(at(ScalarOp::exp, x), 0) << x;
+    EXPECT_FALSE(std::signbit(at(ScalarOp::exp, x))) << x;
+  }
+  for (const float x : {88.73F, 89.0F, 1e10F, 1.7e38F, 3e38F, infinity}) EXPECT_EQ(at(ScalarOp::exp, x), infinity) << x;
+  EXPECT_EQ(at(ScalarOp::exp, 0), 1);
+  EXPECT_NEAR(at(ScalarOp::exp, 88.722831726F) / std::exp(88.722831726F), 1, 1e-6);  // the last one that is finite
   EXPECT_TRUE(std::isnan(at(ScalarOp::exp, std::nan(""))));
+  const auto sigmoid_at = [&](double value) {
+    const auto function = [&](ScalarExpr v) {
+      const ScalarExpr x = plus(times(magnitude(std::move(v)), ScalarExpr::constant(0)), ScalarExpr::constant(value));
+      return over(ScalarExpr::constant(1), plus(unary(ScalarOp::exp, unary(ScalarOp::neg, x)), ScalarExpr::constant(1)));
+    };
+    return run_function(ElementType::f32, function, 1, 1).results.front();
+  };
+  for (const float x : {-infinity, -3e38F, -100.0F}) EXPECT_EQ(sigmoid_at(x), 0) << x;
+  for (const float x : {100.0F, 3e38F, infinity}) EXPECT_EQ(sigmoid_at(x), 1) << x;
+  EXPECT_EQ(sigmoid_at(0), 0.5F);
+  EXPECT_TRUE(std::isnan(sigmoid_at(std::nan(""))));
   EXPECT_EQ(at(ScalarOp::rsqrt, 0), infinity);
   EXPECT_EQ(at(ScalarOp::rsqrt, infinity), 0);
   EXPECT_TRUE(std::isnan(at(ScalarOp::rsqrt, -1)));

@@ -120,6 +120,27 @@ bool interleaves_products(const LoopGroup& loop_group, const Access& operand, co
   return last >= 0 && has(followed_axes(loop_group, other), last) && has(followed_axes(loop_group, write), last);
 }
 
+/// Tiles of 128 rows, in the pack that fills them best.
+std::int64_t fewest_tiles(const TensorAxes& axes) {
+  constexpr std::int64_t kRows = 128;
+  std::int64_t fewest = ceil_div(axes.row_extent, kRows) * axes.pack_extent;
+  for (std::int64_t pack = 2; pack <= nvptx::kMostPacked && axes.pack >= 0; pack *= 2)
+    fewest = std::min(fewest, ceil_div(axes.row_extent, kRows / pack) * ceil_div(axes.pack_extent, pack));
+  return fewest * axes.others;
+}
+
+/// Rows of what packs them, where those fill more of a tile: 1,500 places of five heads are tiles of places for each head.
+TensorAxes with_fuller_rows(const TensorAxes& axes) {
+  if (axes.pack < 0) return axes;
+  TensorAxes other = axes;
+  other.row = std::exchange(other.pack, -1);
+  other.row_extent = std::exchange(other.pack_extent, 1);
+  other.others = axes.others * axes.row_extent;
+  if (5 * fewest_tiles(other) > 4 * fewest_tiles(axes)) return axes;
+  other.others = axes.others;
+  return other;
+}
+
 std::optional<TensorAxes> axes_of_product(const Nest& nest, const NestStructure& structure, const LoopGroup& loop_group,
                                           const Statement& statement, const FusionGroup& group) {
   const std::vector<Contraction> products = unscaled_contractions_of(statement);
@@ -162,7 +183,7 @@ std::optional<TensorAxes> axes_of_product(const Nest& nest, const NestStructure&
     if (loop_group.axes[k] == result.pack) result.pack_extent = loop_group.extents[k];
   }
   if (result.pack_extent == 1) result.pack = -1;
-  return result;
+  return with_fuller_rows(result);
 }
 
 /// Are terms along a dim of `inner` values a part of an operand's rows that tiles do not fill, as in patches of an image?
@@ -201,15 +222,6 @@ void find_pack(const LoopGroup& loop_group, const Access& rows, const Alone& alo
     result.pack_extent = extent;
   }
   if (result.pack < 0) result.pack_extent = 1;
-}
-
-/// Tiles of 128 rows, in the pack that fills them best.
-std::int64_t fewest_tiles(const TensorAxes& axes) {
-  constexpr std::int64_t kRows = 128;
-  std::int64_t fewest = ceil_div(axes.row_extent, kRows) * axes.pack_extent;
-  for (std::int64_t pack = 2; pack <= nvptx::kMostPacked && axes.pack >= 0; pack *= 2)
-    fewest = std::min(fewest, ceil_div(axes.row_extent, kRows / pack) * ceil_div(axes.pack_extent, pack));
-  return fewest * axes.others;
 }
 
 /// Of a product of two inputs that is summed into a temporary, whose terms come tile by tile.

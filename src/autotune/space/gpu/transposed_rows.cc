@@ -374,11 +374,33 @@ NamedValues values_of_short_runs(const NestStructure& structure, const FusionGro
   return values;
 }
 
+namespace {
+
+/// Sums of a few terms, whose last axis has fewer of them than a block takes: whole short axes, and some places of the one before them.
+void take_short_axes(const NestStructure& structure, const FusionGroup& group, const GpuLimits& limits, RowTiles& tiles,
+                     GpuShape& shape) {
+  constexpr std::int64_t kElementsOfThread = 4;
+  constexpr double kFewTerms = 32;
+  const double terms = points_per_work_tile(structure, group);
+  const auto extent = [&](std::size_t k) { return structure.axes[static_cast<std::size_t>(group.axes[k])].extent; };
+  if (terms <= 1 || terms > kFewTerms || extent(tiles.inside - 1) >= shape.rows) return;
+  const std::int64_t wanted = std::max(shape.rows, kElementsOfThread * shape.threads);
+  double all = 1;
+  for (std::size_t k = 0; k < tiles.inside; ++k) all *= static_cast<double>(extent(k));
+  if (all < static_cast<double>(wanted) * limits.units) return;  // fewer blocks would leave the chip idle
+  shape.rows = wanted;
+  while (tiles.inside > 1 && extent(tiles.inside - 1) < shape.rows) shape.rows = ceil_div(shape.rows, extent(--tiles.inside));
+  shape.rows = static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(shape.rows)));
+}
+
+}  // namespace
+
 NamedValues values_beside_products(const NestStructure& structure, const FusionGroup& group, const GpuLimits& limits) {
   if (group.axes.empty()) return {{"reduction_axis", -1}};
-  const RowTiles tiles = row_tiles(structure, group);
+  RowTiles tiles = row_tiles(structure, group);
   const std::vector<GpuShape> shapes = likely_shapes(tiles.points, limits);
   GpuShape shape = shapes.empty() ? longest_shape(structure, group, limits) : shape_of_rows(tiles, shapes.front());
+  if (shape.cluster == 1 && elements_of_work_tile(structure, group) == 1) take_short_axes(structure, group, limits, tiles, shape);
   if (points_per_work_tile(structure, group) <= 1) shape.rows = rows_without_sums(structure, group, tiles, shape, limits);
   if (shape.cluster == 1 && tiles.inside < group.axes.size() && points_per_work_tile(structure, group) <= 1) {
     const Axis& row = structure.axes[static_cast<std::size_t>(group.axes.back())];

@@ -7,6 +7,7 @@
 #include <llvm/IR/IntrinsicsNVPTX.h>
 #include <llvm/IR/MDBuilder.h>
 
+#include <cmath>
 #include <limits>
 #include <numbers>
 
@@ -21,6 +22,19 @@ Value* call(Builder& b, llvm::Intrinsic::ID id, llvm::ArrayRef<Value*> args) { r
 
 Value* fma(Builder& b, Value* x, Value* y, Value* z) {
   return b.CreateIntrinsic(llvm::Intrinsic::fma, {x->getType()}, {x, y, z});
+}
+
+/// x / y of a number y, 2^-100 to 2^100 in size: q = x (1/y), and its rest x - q y once more. Rounded as a quotient is
+/// (P. Markstein, 1990) from |x| = 2^-100 on, else within a unit; zeros are positive. An infinite q has no rest: what stands for it is finite, and leaves q.
+Value* quotient_by_constant(Builder& b, Value* x, const llvm::APFloat& y) {
+  llvm::APFloat inverse(1.0F), least = llvm::APFloat::getLargest(y.getSemantics(), true);
+  inverse.divide(y, llvm::APFloat::rmNearestTiesToEven);
+  Value *by = llvm::ConstantFP::get(x->getType(), y), *reciprocal = llvm::ConstantFP::get(x->getType(), inverse);
+  Value* quotient = b.CreateFMul(x, reciprocal);
+  Value* rest = fma(b, b.CreateFNeg(quotient), by, x);
+  rest = b.CreateMinNum(rest, llvm::ConstantFP::get(x->getType(), llvm::APFloat::getLargest(y.getSemantics())));
+  if (std::fabs(y.convertToFloat()) < 1) rest = b.CreateMaxNum(rest, llvm::ConstantFP::get(x->getType(), least));  // q may overflow
+  return fma(b, rest, reciprocal, quotient);
 }
 
 /// 2 / (1 + 2^x).
@@ -66,8 +80,15 @@ Value* NvptxMath::exponent_unit(Builder& b, Value* taint, bool bounded_below) {
   return b.CreateSelect(finite, b.getInt32(1U << kMantissaBits), b.getInt32(kKeepsNaN));
 }
 
+/// 2^t (1 + d ln 2) with t = x log2 e, rounded, and d the rounding's rest. An infinite t has no d: 1 + d ln 2 is kept from 1/2 to 3/2, and 1/2
+/// for NaN, so that infinities, zeros and NaN are those of 2^t.
 Value* NvptxMath::exp(Builder& b, Value* x) const {
-  return exact_ ? MathEmitter::exp(b, x) : exp2(b, b.CreateFMul(x, number(x, std::numbers::log2e)));
+  constexpr double kHigh = 0x1.715476p+0, kLow = 0x1.4ae0cp-26;  // of log2 e
+  Value* scaled = b.CreateFMul(x, number(x, exact_ ? kHigh : std::numbers::log2e));
+  if (!exact_) return exp2(b, scaled);
+  Value* rest = fma(b, x, number(x, kLow), fma(b, x, number(x, kHigh), b.CreateFNeg(scaled)));
+  Value* factor = call(b, llvm::Intrinsic::nvvm_saturate_f, {fma(b, rest, number(x, std::numbers::ln2), number(x, 0.5))});
+  return b.CreateFMul(call(b, llvm::Intrinsic::nvvm_ex2_approx_ftz_f, {scaled}), b.CreateFAdd(factor, number(x, 0.5)));
 }
 
 Value* NvptxMath::log(Builder& b, Value* x) const {
@@ -154,8 +175,12 @@ Value* NvptxMath::rsqrt_of_normal(Builder& b, Value* x) const {
   return better_root(b, x, call(b, llvm::Intrinsic::nvvm_rsqrt_approx_ftz_f, {x}));
 }
 
+/// A step of Newton's method, r + r (1 - x r); 0 and infinity have no 1 - x r, and what stands for it leaves their r.
 Value* NvptxMath::reciprocal_of_normal(Builder& b, Value* x) const {
-  return exact_ ? divide(b, number(x, 1), x) : call(b, llvm::Intrinsic::nvvm_rcp_approx_ftz_f, {x});
+  Value* guess = call(b, llvm::Intrinsic::nvvm_rcp_approx_ftz_f, {x});
+  if (!exact_) return guess;
+  Value* rest = b.CreateMinNum(fma(b, b.CreateFNeg(x), guess, number(x, 1)), number(x, 1));
+  return fma(b, rest, guess, guess);
 }
 
 Value* NvptxMath::better_root(Builder& b, Value* x, Value* guess) const {
@@ -169,7 +194,10 @@ Value* NvptxMath::better_root(Builder& b, Value* x, Value* guess) const {
 Value* NvptxMath::divide(Builder& b, Value* x, Value* y) const {
   if (const auto* constant = llvm::dyn_cast<llvm::ConstantFP>(y)) {  // a power of two divides exactly by multiplying
     llvm::APFloat inverse(0.0f);
-    if (constant->getValueAPF().getExactInverse(&inverse)) return b.CreateFMul(x, llvm::ConstantFP::get(x->getType(), inverse));
+    const llvm::APFloat& value = constant->getValueAPF();
+    if (value.getExactInverse(&inverse)) return b.CreateFMul(x, llvm::ConstantFP::get(x->getType(), inverse));
+    const double size = std::fabs(value.convertToDouble());
+    if (&value.getSemantics() == &llvm::APFloat::IEEEsingle() && size >= 0x1p-100 && size <= 0x1p100) return quotient_by_constant(b, x, value);
   }
   if (exact_) return b.CreateFDiv(x, y);
   auto* type = llvm::FunctionType::get(b.getFloatTy(), {b.getFloatTy(), b.getFloatTy()}, false);

@@ -56,7 +56,12 @@ void add_rows_of(const GpuPointSource& source, const RuleChoice& choice, Fusion 
       values["streaming"] = 0;
       values["part_tile"] = rows_of_part;
       values["persistent"] = main.part ? 0 : residence.persistent;
-      values["prefetch"] = main.part && residence.prefetch == 0 ? 2 : residence.prefetch;
+      values["prefetch"] = residence.prefetch;
+      if (main.part && residence.prefetch == 0) {  // then without: copies ahead want rows in registers
+        values["prefetch"] = 2;
+        points.push_back(values);
+        values["prefetch"] = 0;
+      }
       points.push_back(std::move(values));
     }
   };
@@ -112,28 +117,40 @@ void add_product_values(const GpuPointSource& source, const RuleChoice& choice, 
   }
 }
 
+/// The group of the largest product, where that is a large part of all work; else null.
+const FusionGroup* heaviest_product(const GpuPointSource& source, const RuleVariant& variant, Fusion fusion) {
+  constexpr double kPart = 0.25;
+  const Nest& nest = source.variants.nest(variant);
+  const FusionGroup* group = heaviest_of(source.variants, variant, fusion, [&](const FusionGroup& each) {
+    return multiplies(nest, variant.structure, {each.heaviest});
+  });
+  const double all = heaviest_points(variant, source.variants.heaviest(variant, fusion));
+  return group != nullptr && heaviest_points(variant, *group) >= kPart * all ? group : nullptr;
+}
+
 /// Products on plain lanes with few results and long sums: parts of these keep all units busy, and others along the same dims have
 /// parts, too.
 void add_parts_of_products(const GpuPointSource& source, const RuleChoice& choice, std::vector<NamedValues>& points) {
   constexpr std::int64_t kTile = 64, kLongestPart = 2048, kRounds = 2;
   const RuleVariant& whole = source.variants.at(choice);
-  const FusionGroup& group = source.variants.heaviest(whole, Fusion::none);
-  const LoopGroup& heavy = whole.structure.loop_groups[static_cast<std::size_t>(group.heaviest)];
-  if (!multiplies(source.variants.nest(whole), whole.structure, {group.heaviest})) return;
+  const FusionGroup* group = heaviest_product(source, whole, Fusion::none);
+  if (group == nullptr) return;
+  const LoopGroup& heavy = whole.structure.loop_groups[static_cast<std::size_t>(group->heaviest)];
   std::int64_t tiles = 1;
   for (std::size_t k = 0; k < heavy.extents.size(); ++k) tiles *= heavy.reduced[k] ? 1 : ceil_div(heavy.extents[k], kTile);
   for (const int split : source.split_axes) {
     const int position = heavy.position_of(split);
-    if (choice.rules != source.usual_rules || position < 0 || !heavy.reduced[static_cast<std::size_t>(position)]) continue;
+    if (position < 0 || !heavy.reduced[static_cast<std::size_t>(position)]) continue;
     const std::int64_t extent = heavy.extents[static_cast<std::size_t>(position)];
     if (tiles * kRounds > source.limits.units || extent < kLongestPart * 2) continue;
     for (const std::int64_t rounds : {kRounds, std::int64_t{1}, 2 * kRounds}) {
       const RuleChoice cut{choice.rules, split, ceil_div(rounds * source.limits.units, tiles)};
       const RuleVariant& variant = source.variants.at(cut);
       for (const Fusion fusion : {Fusion::alike, Fusion::none}) {
-        const FusionGroup& parts = source.variants.heaviest(variant, fusion);
+        const FusionGroup* parts = heaviest_product(source, variant, fusion);
+        if (parts == nullptr) continue;
         std::vector<NamedValues> tiles =
-            likely_product_tiles(source.variants.nest(variant), variant.structure, parts, source.limits);
+            likely_product_tiles(source.variants.nest(variant), variant.structure, *parts, source.limits);
         for (NamedValues& values : tiles) points.push_back(completed(source, cut, fusion, std::move(values)));
         if (!tiles.empty()) break;
       }

@@ -65,15 +65,24 @@ double extent_of(const RuleVariant& variant, const std::vector<int>& axes) {
   return points;
 }
 
-/// Does a step of one sequence keep no block busy, while there are sequences enough for some in each thread?
-bool has_many_short_sequences(const GpuPointSource& source, const RuleVariant& variant, const FusionGroup& group,
-                              const std::vector<int>& independent) {
-  constexpr double kShort = 512;      // points of a step
-  constexpr double kSequences = 256;  // of a multiprocessor, side by side
-  if (independent.empty()) return false;
+/// Threads of a block, and sequences that it goes through side by side.
+struct Sequences {
+  std::int64_t threads, tile;
+};
+
+/// Where a step of one sequence keeps no block busy: several sequences a block, while there are enough for some in each thread, or for the
+/// lanes of a warp in each multiprocessor where a step leaves most of them idle.
+std::vector<Sequences> short_sequences(const GpuPointSource& source, const RuleVariant& variant, const FusionGroup& group,
+                                       const std::vector<int>& independent) {
+  constexpr double kShort = 512, kFew = nvptx::kWarpThreads / 2;  // points of a step
+  constexpr double kSequences = 256;                              // of a multiprocessor, side by side
+  if (independent.empty()) return {};
   const double step =
       heaviest_points(variant, group) / (extent_of(variant, independent) * extent_of(variant, serial_axes(group)));
-  return step <= kShort && extent_of(variant, {independent.back()}) >= kSequences * source.limits.units;
+  const double sequences = extent_of(variant, {independent.back()}) / source.limits.units;
+  if (step <= kShort && sequences >= kSequences) return {{128, 128}, {128, 512}, {64, 256}};
+  if (step <= kFew && sequences >= nvptx::kWarpThreads) return {{32, 32}, {64, 64}, {128, 128}};
+  return {};
 }
 
 }  // namespace
@@ -117,9 +126,7 @@ void add_distributed(const GpuPointSource& source, const RuleChoice& choice, std
       for (const int axis : independent) values[tile_of(axis)] = axis == independent.back() ? tile : 1;
       if (!independent.empty()) add(std::move(values), to);
     };
-    if (has_many_short_sequences(source, variant, *group, independent)) {
-      for (const auto& [threads, tile] : {std::pair{128, 128}, {128, 512}, {64, 256}}) add_sequences(threads, tile, points);
-    }
+    for (const auto& [threads, tile] : short_sequences(source, variant, *group, independent)) add_sequences(threads, tile, points);
     for (const std::int64_t threads : {256, 64, 128, 512}) add_sequences(threads, 1, threads == 256 ? points : others);
     NamedValues launches{{"threads", 256}};
     for (const int axis : free) launches[tile_of(axis)] = 0;
