@@ -8,6 +8,7 @@
 #include "autotune/search/searcher.h"
 #include "autotune/space/gpu/known_sizes.h"
 #include "autotune/space/nest/nest_space.h"
+#include "autotune/space/work_floor.h"
 #include "autotune/trial/base_schedules.h"
 #include "autotune/trial/trial_problem.h"
 #include "autotune/trial/trial_spelling.h"
@@ -436,8 +437,8 @@ class Tuning {
   TuneResult result_;
 };
 
-/// The request's fixed sizes, and of those left free the last one that lets a likely candidate fit once it is fixed; all of them where
-/// only that does. Where nothing does, what is free stays free: checks are made at small sizes then. Where guesses start on tensor cores, the
+/// The request's fixed sizes, and of those left free the last one that lets a likely candidate fit once it is fixed; where only several do,
+/// those of them that all are needed. Where nothing does, what is free stays free: checks are made at small sizes then. Where guesses start on tensor cores, the
 /// first one must fit: others that fit instead are slower.
 std::set<std::string> sizes_that_help(const TuneRequest& request) {
   const auto fits = [&](const std::set<std::string>& fixed, const auto& wanted) {
@@ -456,7 +457,17 @@ std::set<std::string> sizes_that_help(const TuneRequest& request) {
     if (fits(more, wanted)) return more;
   }
   const bool several = all.size() > request.fixed_sizes.size() + 1;  // one by itself was tried
-  return several && fits(all, wanted) ? all : request.fixed_sizes;
+  if (!several || !fits(all, wanted)) return request.fixed_sizes;
+  // Where all sizes are fixed, all results are checked at these, for each kind of data.
+  constexpr double kSoonChecked = 1e7;
+  if (least_instances(request.nest, complete_sizes(request.nest, request.sizes)) <= kSoonChecked) return all;
+  for (const SizeParam& size : request.nest.sizes) {
+    if (size.specialized || request.fixed_sizes.contains(size.name)) continue;
+    std::set<std::string> fewer = all;
+    fewer.erase(size.name);
+    if (fits(fewer, wanted)) all = std::move(fewer);
+  }
+  return all;
 }
 
 }  // namespace

@@ -245,10 +245,16 @@ bool NestSpace::is_independent(const RuleVariant& variant, const FusionGroup& gr
   return std::find(axes.begin(), axes.end(), axis) != axes.end();
 }
 
-/// Are there several products of matrices, or rules that compute one twice, so that some stand beside the main group?
+/// Do several kernels have products on tensor cores, or does a rule make one more for reductions across the rows of one?
 bool NestSpace::has_products_beside() {
-  const auto has = [&](const char* rule) { return std::find(rules_.begin(), rules_.end(), rule) != rules_.end(); };
-  return has(kAcrossRule) || has(kAgainRule) || has_several_products(variants_.nest(variants_.at({tensor_rules_.front()})));
+  if (std::find(rules_.begin(), rules_.end(), kAcrossRule) != rules_.end()) return true;
+  return std::any_of(tensor_rules_.begin(), tensor_rules_.end(), [&](const std::set<std::string>& rules) {
+    const RuleVariant& variant = variants_.at({rules});
+    const auto& groups = variants_.fusion_groups(variant, fusion_for_tensor_cores(variants_, variant, *limits_.gpu));
+    return std::count_if(groups.begin(), groups.end(), [&](const FusionGroup& group) {
+             return tensor_axes_of(variants_, variant, group, limits_.gpu->sm).has_value();
+           }) > 1;
+  });
 }
 
 Candidate NestSpace::candidate(const Point& point) const {
