@@ -568,9 +568,10 @@ void Reference::mark_parallel(LoopCode& code) const {
   if (leaves.empty()) return;
   const int moved = own_dim(code, *leaves.front());
   code.parallel = moved >= 0 && (leaves.size() == 1 || std::all_of(leaves.begin(), leaves.end(), [&](const LoopCode* leaf) {
-    return leaf->statement_index == leaves.front()->statement_index && own_dim(code, *leaf) == moved &&
-           leaf->arguments[static_cast<std::size_t>(moved)].is_slot(code.slot);
-  }));
+                                   return leaf->statement_index == leaves.front()->statement_index &&
+                                          own_dim(code, *leaf) == moved &&
+                                          leaf->arguments[static_cast<std::size_t>(moved)].is_slot(code.slot);
+                                 }));
 }
 
 void Reference::refuse_cost(double cost, double limit) {

@@ -102,7 +102,8 @@ inline Nest eliminated_systems(std::int64_t systems, std::int64_t unknowns) {
       .statement("ratio[t, s, r] : " + step + " and s = 1", "ratio[t + 1, r]", {"x[t + 1, r]", "pivot[t, r]"}, read(0) * read(1))
       .join_last()
       .statement("last[t, r] : t = T - 1 and 0 <= r < R", "y[t, r]", {"ratio[t, r]"}, read(0))
-      .statement("back[t, r] : " + step, "y[T - 2 - t, r]", {"ratio[T - 2 - t, r]", "y[T - 1 - t, r]"}, read(0) - number(0.5) * read(1))
+      .statement("back[t, r] : " + step, "y[T - 2 - t, r]", {"ratio[T - 2 - t, r]", "y[T - 1 - t, r]"},
+                 read(0) - number(0.5) * read(1))
       .build();
 }
 

@@ -93,7 +93,8 @@ TEST(GpuSteps, LanesHaveSequencesOfFewElements) {
     const Candidate candidate = problem.space->candidate(point);
     std::string steps;
     for (const Step& step : candidate.steps) steps += describe(step) + "\n";
-    if (!candidate.infeasible.empty() || steps.find("reorder(pivot.r_o, pivot.t, pivot.s, pivot.r_i)") == std::string::npos) continue;
+    if (!candidate.infeasible.empty() || steps.find("reorder(pivot.r_o, pivot.t, pivot.s, pivot.r_i)") == std::string::npos)
+      continue;
     if (steps.find("split(pivot.r, 32, ") == std::string::npos) continue;
     EXPECT_NE(steps.find("reorder(back.r_o, back.r_i, back.t)"), std::string::npos) << "a launch for each step\n" << steps;
     for (const std::int64_t systems : {1, 31, 70}) {

@@ -8,10 +8,10 @@
 #include "codegen/gpu/kernel_plans.h"
 #include "codegen/gpu/mma/proof/tensor_check.h"
 #include "codegen/proof/program_proof.h"
-#include "support/nests/space_guesses.h"
-#include "support/nests/tensor_nests.h"
 #include "support/nests/half_values.h"
 #include "support/nests/operand_nests.h"
+#include "support/nests/space_guesses.h"
+#include "support/nests/tensor_nests.h"
 #include "support/simt/simt_image.h"
 
 #include <gmock/gmock.h>
@@ -123,7 +123,9 @@ TEST(PackedRows, PlacesAreRowsWhereHeadsLeaveTilesEmpty) {
     const std::int64_t pack = value_or(guesses.values(0), "pack_gqa", 1);
     const TileProgram program = guesses.program(0);
     const CompiledNvptx compiled = compile_nvptx(program, {});
-    EXPECT_EQ(testing::run_emulated(compiled, guesses.meaning(), {{"H", 2}, {"G", 70}, {"Q", 3}, {"K", 90}}, {.tolerance = 4e-3}, {1}), "");
+    EXPECT_EQ(
+        testing::run_emulated(compiled, guesses.meaning(), {{"H", 2}, {"G", 70}, {"Q", 3}, {"K", 90}}, {.tolerance = 4e-3}, {1}),
+        "");
     return pack > 1;
   };
   EXPECT_FALSE(packed(5, 1500));

@@ -207,7 +207,8 @@ Nest diffused_grids(std::int64_t steps, std::int64_t grids, std::int64_t side, b
       .statement("border[n, s, p, r, c] : s = 0 and " + step + " and " + all + " and (r = 0 or r = R - 1 or c = 0 or c = R - 1)",
                  "state[n + 1, p, r, c]", {"state[n, p, r, c]"}, read(0))
       .statement("within[n, s, p, r, c] : s = 1 and " + step + " and 0 < r < R - 1 and 0 < c < R - 1", "state[n + 1, p, r, c]",
-                 {swept ? "state[n + 1, p, r - 1, c]" : "state[n, p, r - 1, c]", "state[n, p, r + 1, c]", "state[n, p, r, c - 1]", "state[n, p, r, c + 1]"},
+                 {swept ? "state[n + 1, p, r - 1, c]" : "state[n, p, r - 1, c]", "state[n, p, r + 1, c]", "state[n, p, r, c - 1]",
+                  "state[n, p, r, c + 1]"},
                  ScalarExpr::make(ScalarOp::tanh, {read(0) + read(1) + number(0.5) * (read(2) + read(3))}))
       .join_last()
       .build();

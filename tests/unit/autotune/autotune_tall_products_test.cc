@@ -79,7 +79,8 @@ TEST(TallProducts, HavePartsBesideSumsThatAreNoProducts) {
   EXPECT_TRUE(in_parts);
   const CompiledNvptx compiled = compile_nvptx(guesses.program(0), {});
   for (const std::int64_t points : {1, 700})
-    EXPECT_EQ(testing::run_emulated(compiled, guesses.meaning(), {{"N", points}, {"M", 13}, {"A", 5}}, {.tolerance = 1e-4}, {1}), "")
+    EXPECT_EQ(testing::run_emulated(compiled, guesses.meaning(), {{"N", points}, {"M", 13}, {"A", 5}}, {.tolerance = 1e-4}, {1}),
+              "")
         << points;
 }
 

@@ -248,9 +248,10 @@ TEST(NvptxAccuracy, OtherFunctionsOfF32KernelsAreWithinUnitsInTheLastPlace) {
             1.0);
   EXPECT_LT(error([](ScalarExpr v) { return over(ScalarExpr::constant(1), std::move(v)); }, [](double x) { return 1 / x; }),
             0.501);
-  EXPECT_LT(error([](ScalarExpr v) { return over(ScalarExpr::constant(1), plus(magnitude(std::move(v)), ScalarExpr::constant(1))); },
-                  [](double x) { return 1 / (1 + static_cast<double>(static_cast<float>(1 + std::abs(x)) - 1.0F)); }),
-            1.01);
+  EXPECT_LT(
+      error([](ScalarExpr v) { return over(ScalarExpr::constant(1), plus(magnitude(std::move(v)), ScalarExpr::constant(1))); },
+            [](double x) { return 1 / (1 + static_cast<double>(static_cast<float>(1 + std::abs(x)) - 1.0F)); }),
+      1.01);
 }
 
 /// Bit by bit where the rest is none of the least numbers, else within one unit; infinities and NaN, too.

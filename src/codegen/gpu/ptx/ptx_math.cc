@@ -33,7 +33,8 @@ Value* quotient_by_constant(Builder& b, Value* x, const llvm::APFloat& y) {
   Value* quotient = b.CreateFMul(x, reciprocal);
   Value* rest = fma(b, b.CreateFNeg(quotient), by, x);
   rest = b.CreateMinNum(rest, llvm::ConstantFP::get(x->getType(), llvm::APFloat::getLargest(y.getSemantics())));
-  if (std::fabs(y.convertToFloat()) < 1) rest = b.CreateMaxNum(rest, llvm::ConstantFP::get(x->getType(), least));  // q may overflow
+  if (std::fabs(y.convertToFloat()) < 1)
+    rest = b.CreateMaxNum(rest, llvm::ConstantFP::get(x->getType(), least));  // q may overflow
   return fma(b, rest, reciprocal, quotient);
 }
 
@@ -197,7 +198,8 @@ Value* NvptxMath::divide(Builder& b, Value* x, Value* y) const {
     const llvm::APFloat& value = constant->getValueAPF();
     if (value.getExactInverse(&inverse)) return b.CreateFMul(x, llvm::ConstantFP::get(x->getType(), inverse));
     const double size = std::fabs(value.convertToDouble());
-    if (&value.getSemantics() == &llvm::APFloat::IEEEsingle() && size >= 0x1p-100 && size <= 0x1p100) return quotient_by_constant(b, x, value);
+    if (&value.getSemantics() == &llvm::APFloat::IEEEsingle() && size >= 0x1p-100 && size <= 0x1p100)
+      return quotient_by_constant(b, x, value);
   }
   if (exact_) return b.CreateFDiv(x, y);
   auto* type = llvm::FunctionType::get(b.getFloatTy(), {b.getFloatTy(), b.getFloatTy()}, false);

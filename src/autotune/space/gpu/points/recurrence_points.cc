@@ -126,7 +126,8 @@ void add_distributed(const GpuPointSource& source, const RuleChoice& choice, std
       for (const int axis : independent) values[tile_of(axis)] = axis == independent.back() ? tile : 1;
       if (!independent.empty()) add(std::move(values), to);
     };
-    for (const auto& [threads, tile] : short_sequences(source, variant, *group, independent)) add_sequences(threads, tile, points);
+    for (const auto& [threads, tile] : short_sequences(source, variant, *group, independent))
+      add_sequences(threads, tile, points);
     for (const std::int64_t threads : {256, 64, 128, 512}) add_sequences(threads, 1, threads == 256 ? points : others);
     NamedValues launches{{"threads", 256}};
     for (const int axis : free) launches[tile_of(axis)] = 0;
