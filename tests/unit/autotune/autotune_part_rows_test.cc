@@ -1,4 +1,5 @@
 // Numbers made of many short rows: a block has a part of the rows, several at a time. What stands beside the main work keeps the chip busy.
+#include "autotune/space/gpu/known_sizes.h"
 #include "support/nests/sample_nests.h"
 #include "unit/autotune/searched_problem.h"
 
@@ -138,6 +139,68 @@ TEST(UnrelatedCopies, HaveKernelsOfTheirOwn) {
   EXPECT_GT(threads_at(candidate, "sequence_terms"), 0);
   EXPECT_GT(threads_at(candidate, "motif_terms"), 0);
   EXPECT_EQ(problem.difference(first, {{"Q", 2}, {"M", 130}}, 4e-3), "");
+}
+
+/// share[r] = the softmax of x[r]; out[p] = the sum over r of share[r, p]; mean[p, a] = the sum over r of share[r, p] y[r, a].
+Nest shares_of_parts() {
+  const std::string row = "0 <= r < R", element = row + " and 0 <= p < P", part = "0 <= p < P", pair = part + " and 0 <= a < 16";
+  const ScalarExpr power = apply(ScalarOp::exp, read(0) - read(1));
+  return NestBuilder("shares_of_parts", {{"R", 65536}, {"P", 40}})
+      .context("R >= 1 and P >= 1")
+      .tensor("x", TensorRole::input, {"P", "R"})
+      .tensor("y", TensorRole::input, {"R", "16"})
+      .tensor("top", TensorRole::temporary, {"R"})
+      .tensor("total", TensorRole::temporary, {"R"})
+      .tensor("share", TensorRole::temporary, {"R", "P"})
+      .tensor("out", TensorRole::output, {"P"})
+      .tensor("mean", TensorRole::output, {"P", "16"})
+      .statement("top_init[r] : " + row, "top[r]", {}, number(-1e30))
+      .statement("top[r, p] : " + element, "top[r]", {"x[p, r]"}, read(0), ReductionOp::max)
+      .statement("total_init[r] : " + row, "total[r]", {}, number(0))
+      .statement("total[r, p] : " + element, "total[r]", {"x[p, r]", "top[r]"}, power, ReductionOp::add)
+      .statement("share[r, p] : " + element, "share[r, p]", {"x[p, r]", "top[r]", "total[r]"},
+                 apply(ScalarOp::exp, read(0) - read(1)) / read(2))
+      .statement("out_init[p] : " + part, "out[p]", {}, number(0))
+      .statement("out[p, r] : " + element, "out[p]", {"share[r, p]"}, read(0), ReductionOp::add)
+      .statement("mean_init[p, a] : " + pair, "mean[p, a]", {}, number(0))
+      .statement("mean[p, a, r] : " + pair + " and " + row, "mean[p, a]", {"share[r, p]", "y[r, a]"}, read(0) * read(1),
+                 ReductionOp::add)
+      .build();
+}
+
+TEST(RowsOfShares, AreAsLongAsKnown) {
+  const Nest nest = shares_of_parts();
+  const auto known = [&](std::int64_t parts) { return sizes_of_short_rows(nest, {{"R", 65536}, {"P", parts}}); };
+  EXPECT_EQ(known(40), std::set<std::string>{"P"}) << "a block keeps a row, and its part of the sums";
+  EXPECT_EQ(known(4096), std::set<std::string>{});
+}
+
+/// out[i, j] = x[i, 0, j] x[i, 1, j]; sum[j] = the sum over i of x[i, 0, j] - x[i, 1, j] and out[i, j].
+Nest halves_of_rows() {
+  const std::string element = "0 <= i < R and 0 <= j < 512";
+  return NestBuilder("halves_of_rows", {{"R", 8192}})
+      .context("R >= 1")
+      .tensor("x", TensorRole::input, {"R", "2", "512"})
+      .tensor("out", TensorRole::output, {"R", "512"})
+      .tensor("sum", TensorRole::output, {"512"})
+      .statement("out[i, j] : " + element, "out[i, j]", {"x[i, 0, j]", "x[i, 1, j]"}, read(0) * read(1))
+      .statement("init[j] : 0 <= j < 512", "sum[j]", {}, number(0))
+      .statement("sum[i, j] : " + element, "sum[j]", {"x[i, 0, j]", "x[i, 1, j]"}, read(0) - read(1), ReductionOp::add)
+      .build();
+}
+
+TEST(HalvesOfRows, AreNotCopiedAhead) {
+  // Threads keep what is copied ahead in registers, where each has the same elements for all that read them.
+  SearchedProblem problem(halves_of_rows(), {});
+  std::size_t tried = 0, staged = 0;
+  for (const Point& point : problem.space->defaults()) {
+    const Candidate candidate = problem.space->candidate(point);
+    if (!candidate.infeasible.empty()) continue;
+    for (const Step& step : candidate.steps) staged += step.name == "stage" ? 1 : 0;
+    EXPECT_EQ(problem.difference(point, {{"R", 37}}), "");
+    if (++tried == 4) break;
+  }
+  EXPECT_GT(staged, 0U);
 }
 
 }  // namespace

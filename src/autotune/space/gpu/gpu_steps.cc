@@ -53,6 +53,7 @@ struct InputUse {
   bool follows_work_tiles = false;  ///< work tiles (or points of a part) read different elements
   bool has_rows = false;            ///< elements next to each other belong to one work tile
   bool bounded = true;              ///< what a work tile reads has a size known when compiling
+  bool alike = true;                ///< every read takes the same elements of a work tile: threads can keep theirs in registers
 };
 
 /// A work tile takes a tile of the axis, or one position of it.
@@ -70,7 +71,9 @@ bool has_whole_pieces(const GpuGroup& part, const std::string& name, const Input
 }
 
 InputUse input_use(const GpuGroup& part, const std::string& tensor) {
+  using Place = std::pair<bool, std::optional<std::int64_t>>;  // does an index follow a dim, and its constant term
   InputUse use;
+  std::optional<std::vector<Place>> first;
   for_each_statement(part, [&](const LoopGroup& loop_group, const Statement& statement) {
     for (const Access& read : statement.reads) {
       if (read.tensor != tensor) continue;
@@ -82,6 +85,11 @@ InputUse input_use(const GpuGroup& part, const std::string& tensor) {
         use.has_rows = use.has_rows || (known && !work_tile && k + 1 == followed.size());
         use.bounded = use.bounded && (work_tile || has_one_value(part.nest, part.nest.tensor(tensor).shape[k]));
       }
+      std::vector<Place> places;
+      const auto terms = constant_terms(read);
+      for (std::size_t k = 0; k < followed.size(); ++k) places.emplace_back(followed[k].has_value(), terms[k]);
+      use.alike = use.alike && (!first || *first == places);
+      first = places;
     }
   });
   return use;
@@ -167,7 +175,7 @@ std::int64_t held_beside_copies(const GpuGroup& part, const GpuChoice& choice) {
       const bool copied = std::find(staged.begin(), staged.end(), read.tensor) != staged.end();
       if (!copied) continue;
       const InputUse use = input_use(part, read.tensor);
-      if (!use.follows_work_tiles || !has_whole_pieces(part, read.tensor, use)) continue;
+      if (!use.follows_work_tiles || !use.alike || !has_whole_pieces(part, read.tensor, use)) continue;
       held[read.tensor] = elements_of(part, loop_group, read);
       if (use.has_rows) vector = std::max<std::int64_t>(vector, kPieceBytes / size_in_bytes(part.nest.tensor(read.tensor).type));
     }
@@ -302,7 +310,7 @@ std::vector<Step> gpu_steps(const GpuGroup& part, const GroupSteps& shape, const
   for (const std::string& tensor : staged_inputs(part, choice)) {
     const InputUse use = input_use(part, tensor);
     const bool loops = use.follows_work_tiles && part.group.part;
-    const bool ahead = use.follows_work_tiles && (resident || loops) && has_whole_pieces(part, tensor, use);
+    const bool ahead = use.follows_work_tiles && use.alike && (resident || loops) && has_whole_pieces(part, tensor, use);
     const int stages = ahead ? 1 + choice.prefetch : 1;
     steps.push_back(make_step("stage", {tensor, loops ? shape.reduction_loops.front() : grid.back(), stages}));
     // What all work tiles read should stay in the caches.

@@ -117,7 +117,8 @@ void add_made_of_sums(const Nest& nest, const std::set<std::string>& along, std:
 }
 
 /// Sizes of short dims of temporaries that are reduced across memory after what they are made of was, by no product (a softmax over some
-/// neighbours, for each channel): a block keeps those points for each of its columns.
+/// neighbours, for each channel): a block keeps those points for each of its columns. And of short rows, made of a reduction along them,
+/// that are added up across memory (how much each part of a mixture has of all points): a block keeps such rows, and its share of the sums.
 std::set<std::string> sizes_of_short_columns(const Nest& nest, const Sizes& sizes) {
   std::set<std::string> found;
   for (const Statement& statement : nest.statements) {
@@ -128,8 +129,10 @@ std::set<std::string> sizes_of_short_columns(const Nest& nest, const Sizes& size
       const auto dims = followed_dims(read);
       const std::vector<std::int64_t> shape = shape_at(tensor, sizes);
       if (dims.empty() || !dims.back() || !follows(statement.write, *dims.back())) continue;
-      for (std::size_t p = 0; p + 1 < dims.size(); ++p) {
-        if (!dims[p] || follows(statement.write, *dims[p]) || shape[p] > kShortColumn) continue;
+      for (std::size_t p = 0; p < dims.size(); ++p) {
+        const bool row = p + 1 == dims.size(), added = statement.reduction == ReductionOp::add && is_reduced(statement, read);
+        if (!dims[p] || (row ? !added : follows(statement.write, *dims[p]))) continue;
+        if (shape[p] > (row ? kShortSide : kShortColumn)) continue;
         const std::set<std::string> along = sizes_in(nest, tensor.shape[p]);
         std::set<std::string> made;
         add_made_of_sums(nest, along, made);

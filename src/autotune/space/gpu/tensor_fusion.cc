@@ -121,12 +121,17 @@ bool takes_products(const std::optional<TensorAxes>& axes, const GpuLimits& limi
   return axes && axes->no_product.empty() && !likely_tensor_choices(*axes, limits).empty();
 }
 
-/// Do products of the heaviest group fit tensor cores?
+/// Do products of the heaviest group fit tensor cores, and those of no other group start apart?
 bool has_place(RuleVariants& variants, const RuleVariant& variant, Fusion fusion, const GpuLimits& limits) {
   const FusionGroup& group = variants.heaviest(variant, fusion);
   const auto& axes = tensor_axes_of(variants, variant, group, limits.sm);
+  const auto starts_alone = [&](const FusionGroup& each) {
+    return starts_apart(variants.nest(variant), variant.structure, each) &&
+           takes_products(tensor_axes_of(variants, variant, each, limits.sm), limits);
+  };
+  const std::vector<FusionGroup>& groups = variants.fusion_groups(variant, fusion);
   return takes_products(axes, limits) && !outlives_stream(variants, variant, group, *axes) &&
-         !starts_apart(variants.nest(variant), variant.structure, group) &&
+         std::none_of(groups.begin(), groups.end(), starts_alone) &&
          !reads_stored_sums(variants.nest(variant), variant.structure, group.loop_groups) &&
          !stores_chunks(variants.nest(variant), variant.structure, variants.fusion_groups(variant, fusion));
 }

@@ -108,10 +108,20 @@ std::vector<std::optional<int>> equal_dims(const Access& access) {
 
 std::vector<bool> shifted_indices(const Access& access) {
   const std::vector<std::optional<int>> followed = followed_dims(access);
+  const std::vector<std::optional<std::int64_t>> terms = constant_terms(access);
   std::vector<bool> shifted(followed.size());
-  for_each_affine_index(
-      access, [&](std::size_t k, isl_aff* affine) { shifted[k] = followed[k] && !is_zero(isl_aff_get_constant_val(affine)); });
+  for (std::size_t k = 0; k < followed.size(); ++k) shifted[k] = followed[k] && terms[k].value_or(0) != 0;
   return shifted;
+}
+
+std::vector<std::optional<std::int64_t>> constant_terms(const Access& access) {
+  std::vector<std::optional<std::int64_t>> terms(static_cast<std::size_t>(isl_map_dim(access.relation.get(), isl_dim_out)));
+  for_each_affine_index(access, [&](std::size_t k, isl_aff* affine) {
+    isl_val* const term = isl_aff_get_constant_val(affine);
+    terms[k] = isl_val_get_num_si(term);
+    isl_val_free(term);
+  });
+  return terms;
 }
 
 namespace {

@@ -23,6 +23,8 @@ std::vector<std::optional<int>> followed_dims(const Access& access);
 std::vector<std::optional<int>> equal_dims(const Access& access);
 /// By index: is it one dim and a constant that is not 0, as where a recurrence reaches other steps than its own?
 std::vector<bool> shifted_indices(const Access& access);
+/// By index: its constant term; none where it is no single affine function.
+std::vector<std::optional<std::int64_t>> constant_terms(const Access& access);
 
 /// The axes of these dims in a loop group that has the access; -1: an index follows none.
 std::vector<int> followed_axes(const LoopGroup& loop_group, const Access& access);

@@ -104,7 +104,7 @@ void add_product_values(const GpuPointSource& source, const RuleChoice& choice, 
   for (std::size_t k = 0; products.size() > 1 && k < products.front().size(); ++k) {
     NamedValues tiles = products.front()[k];
     for (const std::vector<NamedValues>& other : products) {
-      for (const auto& [name, value] : other[k]) tiles[name] = std::max(tiles[name], value);
+      for (const auto& [name, value] : other[std::min(k, other.size() - 1)]) tiles[name] = std::max(tiles[name], value);
     }
     points.push_back(completed(source, choice, Fusion::alike, std::move(tiles)));
   }

@@ -1,0 +1,94 @@
+// Products of matrices in turn, as steps toward an orthogonal matrix, and sums of other terms of pairs beside them.
+#include "codegen/gpu/kernel_plans.h"
+#include "support/nests/half_values.h"
+#include "support/nests/space_guesses.h"
+#include "support/nests/tensor_nests.h"
+#include "support/simt/simt_image.h"
+#include "unit/autotune/searched_problem.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+namespace nestor {
+namespace {
+
+using namespace samples;
+using testing::SearchedProblem;
+
+/// v = x / 32, gram = v v^T, square = gram gram + gram, out = square v + v: what each leaves has 16 bits.
+Nest products_in_turn() {
+  const std::string row = "0 <= p < P and 0 <= z < Z", pair = "0 <= p < P and 0 <= q < P";
+  const ScalarExpr product = wide(0) * wide(1), narrow = ScalarExpr::cast(kHalf, read(0)),
+                   more = ScalarExpr::cast(kHalf, read(0) + wide(1));
+  return NestBuilder("products_in_turn", {{"P", 1024}, {"Z", 1536}})
+      .context("P >= 1 and Z >= 1")
+      .tensor("x", TensorRole::input, {"P", "Z"})
+      .tensor("v", TensorRole::temporary, {"P", "Z"}, kHalf)
+      .tensor("gram_sum", TensorRole::temporary, {"P", "P"})
+      .tensor("gram", TensorRole::temporary, {"P", "P"}, kHalf)
+      .tensor("square_sum", TensorRole::temporary, {"P", "P"})
+      .tensor("square", TensorRole::temporary, {"P", "P"}, kHalf)
+      .tensor("sum", TensorRole::temporary, {"P", "Z"})
+      .tensor("out", TensorRole::output, {"P", "Z"}, kHalf)
+      .statement("v[p, z] : " + row, "v[p, z]", {"x[p, z]"}, ScalarExpr::cast(kHalf, read(0) * number(0.03125)))
+      .statement("gram_init[p, q] : " + pair, "gram_sum[p, q]", {}, number(0))
+      .statement("gram_add[p, q, z] : " + pair + " and 0 <= z < Z", "gram_sum[p, q]", {"v[p, z]", "v[q, z]"}, product,
+                 ReductionOp::add)
+      .statement("gram[p, q] : " + pair, "gram[p, q]", {"gram_sum[p, q]"}, narrow)
+      .statement("square_init[p, q] : " + pair, "square_sum[p, q]", {}, number(0))
+      .statement("square_add[p, q, r] : " + pair + " and 0 <= r < P", "square_sum[p, q]", {"gram[p, r]", "gram[r, q]"}, product,
+                 ReductionOp::add)
+      .statement("square[p, q] : " + pair, "square[p, q]", {"square_sum[p, q]", "gram[p, q]"}, more)
+      .statement("sum_init[p, z] : " + row, "sum[p, z]", {}, number(0))
+      .statement("sum[p, z, q] : " + row + " and 0 <= q < P", "sum[p, z]", {"square[p, q]", "v[q, z]"}, product, ReductionOp::add)
+      .statement("out[p, z] : " + row, "out[p, z]", {"sum[p, z]", "v[p, z]"}, more)
+      .build();
+}
+
+TEST(ProductsInTurn, EachIsOnTensorCores) {
+  testing::SpaceGuesses guesses(products_in_turn(), {});
+  const CompiledNvptx compiled = compile_nvptx(guesses.program(0), {});
+  EXPECT_EQ(std::count_if(compiled.plans->kernels.begin(), compiled.plans->kernels.end(),
+                          [](const auto& kernel) { return kernel.tensor.has_value(); }),
+            3);
+  EXPECT_EQ(testing::run_emulated(compiled, guesses.meaning(), {{"P", 72}, {"Z", 88}}, {.tolerance = 2e-2}, {1}), "");
+}
+
+/// s[i, j] = the sum over d of w[d] max(a[i, d] + b[j, d], 0), out[i, e] = the sum over j of s[i, j] b[j, e]: what is added up is no product.
+Nest network_of_pairs() {
+  const std::string pair = "0 <= i < R and 0 <= j < R", row = "0 <= i < R and 0 <= e < 32";
+  return NestBuilder("network_of_pairs", {{"R", 1000}})
+      .context("R >= 1")
+      .tensor("a", TensorRole::input, {"R", "32"}, kHalf)
+      .tensor("b", TensorRole::input, {"R", "32"}, kHalf)
+      .tensor("w", TensorRole::input, {"32"})
+      .tensor("s", TensorRole::temporary, {"R", "R"})
+      .tensor("narrow", TensorRole::temporary, {"R", "R"}, kHalf)
+      .tensor("out", TensorRole::output, {"R", "32"})
+      .statement("s_init[i, j] : " + pair, "s[i, j]", {}, number(0))
+      .statement("s[i, j, d] : " + pair + " and 0 <= d < 32", "s[i, j]", {"w[d]", "a[i, d]", "b[j, d]"},
+                 read(0) * ScalarExpr::make(ScalarOp::max, {wide(1) + wide(2), number(0)}), ReductionOp::add)
+      .statement("narrow[i, j] : " + pair, "narrow[i, j]", {"s[i, j]"}, ScalarExpr::cast(kHalf, read(0) * number(0.03125)))
+      .statement("out_init[i, e] : " + row, "out[i, e]", {}, number(0))
+      .statement("out[i, e, j] : " + row + " and 0 <= j < R", "out[i, e]", {"narrow[i, j]", "b[j, e]"}, wide(0) * wide(1),
+                 ReductionOp::add)
+      .build();
+}
+
+TEST(TermsOfPairs, HaveBlocksOfRowsAndColumns) {
+  SearchedProblem problem(network_of_pairs(), {});
+  const Point first = problem.space->defaults().front();
+  const Candidate candidate = problem.space->candidate(first);
+  ASSERT_EQ(candidate.infeasible, "");
+  for (const char* loop : {"s.i", "s.j"}) {
+    const auto is_split = [&](const Step& step) { return step.name == "split" && step.args.at(0) == loop; };
+    const auto split = std::find_if(candidate.steps.begin(), candidate.steps.end(), is_split);
+    ASSERT_NE(split, candidate.steps.end()) << loop;
+    EXPECT_GE(split->args.at(1).get<int>(), 32) << loop;
+  }
+  EXPECT_EQ(problem.difference(first, {{"R", 70}}, 2e-2), "");
+}
+
+}  // namespace
+}  // namespace nestor
