@@ -13,43 +13,23 @@ namespace {
 struct ProductAxes {
   int row = -1, column = -1;  ///< the innermost common axes that one operand alone has
   int places = -1;            ///< the common axis that both operands and the result lie along in memory, if there is one
-  bool whole = false;         ///< blocks are worth it only where they are whole, and keep all multiprocessors busy
 };
 
 /// Terms of a sum from which its results are worth going to memory, rather than being computed where they are read.
 constexpr double kFewestTerms = 32;
 
-bool has(const std::vector<int>& axes, int axis) { return std::find(axes.begin(), axes.end(), axis) != axes.end(); }
-
-/// Of sums of other terms than products (differences squared, what a small network makes of two): what is read follows the one, the other
-/// or neither, and lies where they say.
-std::optional<ProductAxes> axes_of_terms(const LoopGroup& loop_group, const Statement& statement, const FusionGroup& group) {
-  if (statement.reduction != ReductionOp::add || terms_of_sum(loop_group) < kFewestTerms) return std::nullopt;
-  std::vector<std::vector<int>> reads;
-  for (const Access& read : statement.reads) reads.push_back(followed_axes(loop_group, read));
-  const auto follows_any = [&](const auto& wanted) { return std::any_of(reads.begin(), reads.end(), wanted); };
-  if (reads.size() > 2 && follows_any([](const std::vector<int>& axes) { return has(axes, -1); })) return std::nullopt;
-  std::optional<ProductAxes> found;
-  for (const int row : group.axes) {
-    for (const int column : group.axes) {
-      if (column == row) break;
-      const auto both = [&](const std::vector<int>& axes) { return has(axes, row) && has(axes, column); };
-      const bool parts = follows_any([&](const std::vector<int>& axes) { return has(axes, row); }) &&
-                         follows_any([&](const std::vector<int>& axes) { return has(axes, column); });
-      if (parts && !follows_any(both)) found = ProductAxes{row, column, -1, reads.size() > 2};
-    }
-  }
-  return found;
-}
-
 /// Of the product that a statement sums up; nullopt where each operand has all axes of the result, or it is no product.
 std::optional<ProductAxes> axes_of(const LoopGroup& loop_group, const Statement& statement, const FusionGroup& group) {
   const auto product = unscaled_contraction_of(statement);
-  if (!product) return axes_of_terms(loop_group, statement, group);  // long sums of these have register blocks as well
+  // Long sums of other terms of two operands (differences squared) have register blocks as well.
+  const bool terms = !product && statement.reduction == ReductionOp::add && statement.reads.size() == 2 &&
+                     terms_of_sum(loop_group) >= kFewestTerms;
+  if (!product && !terms) return std::nullopt;
   const auto axes_of_read = [&](int ordinal) {
     return followed_axes(loop_group, statement.reads[static_cast<std::size_t>(ordinal)]);
   };
-  const std::vector<int> of_a = axes_of_read(product->a), of_b = axes_of_read(product->b);
+  const auto has = [](const std::vector<int>& axes, int axis) { return std::find(axes.begin(), axes.end(), axis) != axes.end(); };
+  const std::vector<int> of_a = axes_of_read(product ? product->a : 0), of_b = axes_of_read(product ? product->b : 1);
   ProductAxes axes;
   for (const int axis : group.axes) {
     const bool in_a = has(of_a, axis), in_b = has(of_b, axis);
@@ -58,7 +38,7 @@ std::optional<ProductAxes> axes_of(const LoopGroup& loop_group, const Statement&
   }
   if (axes.row < 0 || axes.column < 0) return std::nullopt;
   const int last = followed_axes(loop_group, statement.write).back();
-  const bool along = last != axes.row && last != axes.column && of_a.back() == last && of_b.back() == last;
+  const bool along = product && last != axes.row && last != axes.column && of_a.back() == last && of_b.back() == last;
   if (along && has(group.axes, last)) axes.places = last;
   return axes;
 }
@@ -100,7 +80,7 @@ std::optional<ProductAxes> axes_of(const Nest& nest, const NestStructure& struct
 
 std::vector<int> tiled_by_products(const Nest& nest, const NestStructure& structure, const FusionGroup& group) {
   const auto axes = axes_of(nest, structure, group);
-  return axes && !axes->whole ? std::vector<int>{axes->row, axes->column} : std::vector<int>{};
+  return axes ? std::vector<int>{axes->row, axes->column} : std::vector<int>{};
 }
 
 std::vector<NamedValues> likely_product_tiles(const Nest& nest, const NestStructure& structure, const FusionGroup& group,
@@ -114,11 +94,7 @@ std::vector<NamedValues> likely_product_tiles(const Nest& nest, const NestStruct
   double work = 1;
   for (const int axis : group.axes) work *= static_cast<double>(structure.axes[static_cast<std::size_t>(axis)].extent);
   std::vector<NamedValues> points;
-  const auto extent = [&](int axis) { return structure.axes[static_cast<std::size_t>(axis)].extent; };
   for (const std::int64_t tile : {std::int64_t{128}, std::int64_t{64}, std::int64_t{32}}) {
-    const bool few = std::min(extent(axes->row), extent(axes->column)) <= tile ||
-                     work < static_cast<double>(tile * tile) * std::max(limits.units, 1);
-    if (axes->whole && few) continue;
     NamedValues values{{"reduction_axis", -1}, {"cluster", 1}, {"persistent", 0},
                        {"prefetch", 0},        {"staging", 0}, {"streaming", 0}};
     for (const int axis : group.axes) values[name_of(axis)] = 1;
@@ -127,8 +103,7 @@ std::vector<NamedValues> likely_product_tiles(const Nest& nest, const NestStruct
     points.push_back(std::move(values));
   }
   // Large blocks of sums read less, where enough of them keep all multiprocessors busy.
-  if (!axes->whole && work < 128.0 * 128.0 * std::max(limits.units, 1))
-    std::rotate(points.begin(), points.begin() + 1, points.end());
+  if (work < 128.0 * 128.0 * std::max(limits.units, 1)) std::rotate(points.begin(), points.begin() + 1, points.end());
   return points;
 }
 

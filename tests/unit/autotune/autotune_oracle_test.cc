@@ -564,6 +564,21 @@ TEST(Oracle, ClosedGatesMakeTheOthersNoMoreExact) {
   EXPECT_EQ(samples.back().bound, 0.1);
 }
 
+/// A step of the definition may overflow where f64 does not: near the largest numbers a bound that says so stays, and others are cut.
+TEST(Oracle, ResultsNearTheLargestNumbersMayOverflow) {
+  std::vector<OracleSample> samples{{"y", 0, 1e37, 1e60}, {"y", 1, 1e37, 1e37}, {"y", 2, 1e38, 1e30}};
+  Nest nest;
+  nest.tensors = {{"y", ElementType::f32, TensorRole::output, {}, 1e-2}};
+  limit_bounds(samples, nest, true);
+  EXPECT_EQ(samples[0].bound, kInfinite);
+  EXPECT_LT(samples[1].bound, 1e36);
+  EXPECT_EQ(samples[2].bound, 1e30);
+  samples = {{"y", 0, 1, 1e60}, {"y", 1, 2, 1e60}};
+  limit_bounds(samples, nest, true);
+  EXPECT_LT(samples[0].bound, 1);
+  EXPECT_LT(samples[1].bound, 1) << "bounds of recurrences grow without what they bound";
+}
+
 TEST(Oracle, AProblemTooExpensiveToCheckIsRefused) {
   const Nest nest = samples::seidel();
   const Sizes sizes{{"T", 100000}, {"Y", 1000}, {"X", 1000}};

@@ -55,40 +55,5 @@ TEST(ProductsInTurn, EachIsOnTensorCores) {
   EXPECT_EQ(testing::run_emulated(compiled, guesses.meaning(), {{"P", 72}, {"Z", 88}}, {.tolerance = 2e-2}, {1}), "");
 }
 
-/// s[i, j] = the sum over d of w[d] max(a[i, d] + b[j, d], 0), out[i, e] = the sum over j of s[i, j] b[j, e]: what is added up is no product.
-Nest network_of_pairs() {
-  const std::string pair = "0 <= i < R and 0 <= j < R", row = "0 <= i < R and 0 <= e < 32";
-  return NestBuilder("network_of_pairs", {{"R", 1000}})
-      .context("R >= 1")
-      .tensor("a", TensorRole::input, {"R", "32"}, kHalf)
-      .tensor("b", TensorRole::input, {"R", "32"}, kHalf)
-      .tensor("w", TensorRole::input, {"32"})
-      .tensor("s", TensorRole::temporary, {"R", "R"})
-      .tensor("narrow", TensorRole::temporary, {"R", "R"}, kHalf)
-      .tensor("out", TensorRole::output, {"R", "32"})
-      .statement("s_init[i, j] : " + pair, "s[i, j]", {}, number(0))
-      .statement("s[i, j, d] : " + pair + " and 0 <= d < 32", "s[i, j]", {"w[d]", "a[i, d]", "b[j, d]"},
-                 read(0) * ScalarExpr::make(ScalarOp::max, {wide(1) + wide(2), number(0)}), ReductionOp::add)
-      .statement("narrow[i, j] : " + pair, "narrow[i, j]", {"s[i, j]"}, ScalarExpr::cast(kHalf, read(0) * number(0.03125)))
-      .statement("out_init[i, e] : " + row, "out[i, e]", {}, number(0))
-      .statement("out[i, e, j] : " + row + " and 0 <= j < R", "out[i, e]", {"narrow[i, j]", "b[j, e]"}, wide(0) * wide(1),
-                 ReductionOp::add)
-      .build();
-}
-
-TEST(TermsOfPairs, HaveBlocksOfRowsAndColumns) {
-  SearchedProblem problem(network_of_pairs(), {});
-  const Point first = problem.space->defaults().front();
-  const Candidate candidate = problem.space->candidate(first);
-  ASSERT_EQ(candidate.infeasible, "");
-  for (const char* loop : {"s.i", "s.j"}) {
-    const auto is_split = [&](const Step& step) { return step.name == "split" && step.args.at(0) == loop; };
-    const auto split = std::find_if(candidate.steps.begin(), candidate.steps.end(), is_split);
-    ASSERT_NE(split, candidate.steps.end()) << loop;
-    EXPECT_GE(split->args.at(1).get<int>(), 32) << loop;
-  }
-  EXPECT_EQ(problem.difference(first, {{"R", 70}}, 2e-2), "");
-}
-
 }  // namespace
 }  // namespace nestor
