@@ -4,6 +4,8 @@
 #include "support/error.h"
 
 #include <algorithm>
+#include <cstdlib>
+#include <numeric>
 #include <utility>
 
 namespace nestor {
@@ -193,6 +195,31 @@ std::optional<std::int64_t> IntExpr::coefficient(const std::string& variable) co
   }
   if (uses(variable)) return std::nullopt;
   return 0;
+}
+
+std::int64_t IntExpr::divisor() const {
+  constexpr std::int64_t kLarge = std::int64_t{1} << 31;
+  const auto of = [&](std::size_t k) { return args()[k].divisor(); };
+  switch (op()) {
+    case IntOp::constant:
+      return value() == INT64_MIN ? 1 : std::abs(value());
+    case IntOp::add:
+    case IntOp::sub:
+    case IntOp::min:
+    case IntOp::max:
+    case IntOp::mod:  // a less a multiple of b
+      return std::gcd(of(0), of(1));
+    case IntOp::select:
+      return std::gcd(of(1), of(2));
+    case IntOp::mul:
+      return of(0) < kLarge && of(1) < kLarge ? of(0) * of(1) : 1;
+    case IntOp::floor_div: {
+      const auto by = args()[1].as_constant();
+      return by && *by > 0 && of(0) % *by == 0 ? of(0) / *by : 1;
+    }
+    default:
+      return 1;
+  }
 }
 
 IntExpr IntExpr::substitute(const std::string& variable, const IntExpr& value) const {

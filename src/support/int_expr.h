@@ -51,6 +51,8 @@ class IntExpr {
   bool uses(const std::string& variable) const;
   /// Coefficient of `variable` if the expression is linear in it with a constant coefficient (0 when absent).
   std::optional<std::int64_t> coefficient(const std::string& variable) const;
+  /// What divides it whatever its variables hold, as large as the text shows; 0: it is 0.
+  std::int64_t divisor() const;
   IntExpr substitute(const std::string& variable, const IntExpr& value) const;
   /// Throws UserError like compute_binary().
   std::int64_t evaluate(const std::function<std::int64_t(const std::string&)>& value_of) const;

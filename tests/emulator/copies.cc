@@ -163,7 +163,9 @@ void for_each_piece(char* line, std::size_t bytes, int span, const Move& move) {
   }
 }
 
-void check_alignment(const TensorMap& map, std::uint32_t address, Site site) {
+void check_alignment(const TensorMap& map, std::uint32_t address, const std::int32_t* coordinates, Site site) {
+  if (std::int64_t{coordinates[0]} * map.element % 16 != 0)
+    machine().fail(fmt::format("{}: a tile in memory starts at no multiple of 16 bytes", machine().where(site)));
   const std::uint32_t wanted = map.swizzle == 0 ? 16 : 128;
   if (address % wanted != 0)
     machine().fail(fmt::format("{}: a tile in shared memory is not aligned to {} bytes", machine().where(site), wanted));
@@ -175,7 +177,7 @@ void load_tile(std::uint32_t to, const TensorMap* map, const std::int32_t* coord
                std::int32_t blocks, Site site) {
   Machine& m = machine();
   m.take_turns();
-  check_alignment(*map, to, site);
+  check_alignment(*map, to, coordinates, site);
   const std::size_t width = row_bytes(*map), rows = rows_of(*map);
   const std::array<std::int64_t, 5> origin = origin_of(*map, coordinates);
   const Block& mine = m.my_block();
@@ -216,7 +218,7 @@ void load_tile(std::uint32_t to, const TensorMap* map, const std::int32_t* coord
 void store_tile(const TensorMap* map, const std::int32_t* coordinates, std::uint32_t from, Site site) {
   Machine& m = machine();
   m.take_turns();
-  check_alignment(*map, from, site);
+  check_alignment(*map, from, coordinates, site);
   const std::size_t width = row_bytes(*map), rows = rows_of(*map);
   const std::array<std::int64_t, 5> origin = origin_of(*map, coordinates);
   Own& moves = m.own_agent(&Thread::moves, true, "a tensor store");

@@ -8,6 +8,7 @@
 #include "codegen/gpu/kernel_plans.h"
 #include "codegen/gpu/mma/proof/tensor_check.h"
 #include "codegen/proof/program_proof.h"
+#include "support/error.h"
 #include "support/nests/half_values.h"
 #include "support/nests/operand_nests.h"
 #include "support/nests/space_guesses.h"
@@ -130,6 +131,46 @@ TEST(PackedRows, PlacesAreRowsWhereHeadsLeaveTilesEmpty) {
   };
   EXPECT_FALSE(packed(5, 1500));
   EXPECT_TRUE(packed(16, 40));
+}
+
+/// out[i, j] = the sum over k of a[i, k + shift] b[j, k].
+Nest shifted_product(int shift) {
+  const std::string cell = "0 <= i < M and 0 <= j < N";
+  const auto wide = [](int k) { return ScalarExpr::cast(ElementType::f32, read(k, ElementType::f16)); };
+  return NestBuilder("shifted_product", {{"M", 512}, {"N", 512}})
+      .tensor("a", TensorRole::input, {"M", "80"}, ElementType::f16)
+      .tensor("b", TensorRole::input, {"N", "64"}, ElementType::f16)
+      .tensor("sum", TensorRole::temporary, {"M", "N"})
+      .tensor("out", TensorRole::output, {"M", "N"}, ElementType::f16)
+      .statement("init[i, j] : " + cell, "sum[i, j]", {}, number(0))
+      .statement("sum[i, j, k] : " + cell + " and 0 <= k < 64", "sum[i, j]",
+                 {"a[i, k + " + std::to_string(shift) + "]", "b[j, k]"}, wide(0) * wide(1), ReductionOp::add)
+      .statement("out[i, j] : " + cell, "out[i, j]", {"sum[i, j]"}, ScalarExpr::cast(ElementType::f16, read(0)))
+      .build();
+}
+
+/// A copy by a tensor map that starts elsewhere is an illegal instruction.
+TEST(TilesOfTensorMaps, StartAtMultiplesOf16Bytes) {
+  for (const int shift : {0, 8, 4, 1}) {
+    testing::SpaceGuesses guesses(shifted_product(shift), {});
+    int tried = 0;
+    for (std::size_t k = 0; k < guesses.points.size() && tried < 2; ++k) {
+      if (value_or(guesses.values(k), "warpgroups", 0) == 0) continue;
+      ++tried;
+      const TileProgram program = guesses.program(k);
+      if (shift % 8 == 0) {
+        EXPECT_EQ(testing::run_emulated(compile_nvptx(program, {}), guesses.meaning(), {{"M", 70}, {"N", 40}},
+                                        {.tolerance = 4e-3}, {1}),
+                  "")
+            << shift;
+      } else {
+        EXPECT_THAT([&] { plan_kernels(program, {}); },
+                    ::testing::ThrowsMessage<UserError>(::testing::HasSubstr("start at no multiple of 16 bytes")))
+            << shift;
+      }
+    }
+    EXPECT_GT(tried, 0) << shift;
+  }
 }
 
 TEST(PackedSums, WrongRowsHaveNoProof) {

@@ -24,6 +24,19 @@ TEST(IntExpr, AConstantThatDecidesAMinimumOrMaximumIsIt) {
   EXPECT_FALSE(open.as_constant());
 }
 
+TEST(IntExpr, DivisorsHoldWhateverVariablesHold) {
+  const IntExpr x = IntExpr::variable("x"), y = IntExpr::variable("y");
+  EXPECT_EQ(IntExpr(0).divisor(), 0);
+  EXPECT_EQ((IntExpr(64) * x + IntExpr(24)).divisor(), 8);
+  EXPECT_EQ((IntExpr(64) * x - IntExpr(4) * y).divisor(), 4);
+  EXPECT_EQ((IntExpr(64) * mod(x, 6)).divisor(), 64);
+  EXPECT_EQ(mod(IntExpr(64) * x, 24).divisor(), 8);
+  EXPECT_EQ(floor_div(IntExpr(64) * x, 4).divisor(), 16);
+  EXPECT_EQ(floor_div(IntExpr(64) * x, 3).divisor(), 1);
+  EXPECT_EQ(min(IntExpr(16) * x, IntExpr(40)).divisor(), 8);
+  EXPECT_EQ((x * y).divisor(), 1);
+}
+
 TEST(IntExpr, ValuesBeyond64BitsAreErrors) {
   const IntExpr big(std::int64_t{1} << 40);
   EXPECT_THROW(big * big, UserError);  // factories fold constants

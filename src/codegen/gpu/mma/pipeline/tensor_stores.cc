@@ -81,6 +81,10 @@ bool starts_with_copies(const TensorPlan& plan, const TensorOp& op) {
   return copy.rows > 0 && start % (copy.inner < 0 ? copy.rows : op.joined_rows.period) == 0;
 }
 
+IntExpr dense_start(const TensorOp& op) {
+  return op.op.write.index.back().substitute(op.op.dims[static_cast<std::size_t>(op.column)].var, IntExpr(0));
+}
+
 }  // namespace
 
 /// A whole 16-bit tile goes through shared memory, so that one copy writes it in full lines and leaves out rows that the argument has not.
@@ -92,7 +96,7 @@ void plan_stores(TensorPlan& plan) {
     if (op.op.write.index.size() > TensorView::kRank) continue;  // of a tensor map
     if (!find_indices(plan, op) || op.op.guard.defined() || !has_whole_units(buffer) || !starts_with_copies(plan, op)) continue;
     const int width = block_columns(op, buffer, static_cast<int>(op.op.write.index.size()) - 1, plan.cores);
-    if (width == 0) continue;
+    if (width == 0 || (plan.cores == TensorCores::wgmma && !starts_with_unit(dense_start(op), buffer.type))) continue;
     op.stage_columns = width;
     const IntExpr rows = rest_along(op, buffer, op.row, op.row_index, op.joined_rows);
     op.through_shared = stops_at_end(op, op.row, rows, plan.work_tile_packs()) &&

@@ -8,6 +8,11 @@
 #include <numeric>
 
 namespace nestor::nvptx {
+
+bool starts_with_unit(const IntExpr& dense, ElementType type) {
+  return dense.divisor() * static_cast<std::int64_t>(size_in_bytes(type)) % kTensorMapAlignment == 0;
+}
+
 int runs_along(const std::vector<IntExpr>& index, const std::string& var, int stride) {
   int found = -1;
   for (int p = 0; p < static_cast<int>(index.size()); ++p) {

@@ -68,6 +68,9 @@ struct CircularBuffer {
   std::int64_t stage_bytes() const { return scheduler ? kWorkTileBytes : tile().bytes(); }
 };
 
+/// Does a copy by a tensor map that starts at this place of the last index start at a multiple of 16 bytes, as the hardware demands?
+bool starts_with_unit(const IntExpr& dense, ElementType type);
+
 /// A test of values in memory that is the same for all rows of a tile. Its outcomes at all columns are read before the op needs them.
 struct ColumnTest {
   ScalarExpr condition;  ///< a part of the op's value

@@ -434,6 +434,9 @@ class TileFinder {
     ring.columns = by_free ? extent : op.k;
     if (plan_.cluster() > 1 && free == op.form.row) ring.own_index = free_index;
     require_strides(op.op, ring);
+    if (!starts_with_units(ring))
+      refuse(op.op, fmt::format("reads tiles of {} that start at no multiple of {} bytes, as copies of tiles do", name,
+                                kTensorMapAlignment));
     if (const int known = same_tile(static_cast<std::size_t>(&op - plan_.ops.data()), ring); known >= 0) return known;
     plan_.circular_buffers.push_back(std::move(ring));
     return static_cast<int>(plan_.circular_buffers.size()) - 1;
@@ -518,8 +521,14 @@ class TileFinder {
       ring.origin.push_back(std::move(index));
     }
     if (plan_.pack > 1 && ring.pack_index < 0) return std::nullopt;  // one element for several rows
+    if (!starts_with_units(ring)) return std::nullopt;
     ring.streamed = moves(ring);
     return ring.row_index >= 0 && ring.streamed && ring.rows <= kMostCopiedRows ? std::optional(ring) : std::nullopt;
+  }
+
+  /// Copies by tensor maps have places of their first element to keep to; others take its elements one by one.
+  bool starts_with_units(const CircularBuffer& ring) const {
+    return plan_.cores != TensorCores::wgmma || starts_with_unit(ring.origin.back(), plan_.buffer(ring.buffer).type);
   }
 
   /// A loop of the work tile's body changes the tile.

@@ -5,6 +5,7 @@
 #include "codegen/tile/analysis/conditions.h"
 #include "poly/isl/context.h"
 #include "support/debug.h"
+#include "support/tensor_view.h"
 
 #include <algorithm>
 
@@ -174,6 +175,9 @@ void check_memory(TensorProof& proof) {
   for (int r = 0; r < static_cast<int>(proof.plan.circular_buffers.size()); ++r) {
     const CircularBuffer& ring = proof.ring(r);
     if (ring.stages < 1) proof.fail("{} has {} stages", proof.name(r), ring.stages);
+    if (proof.plan.cores == TensorCores::wgmma && !ring.scheduler &&
+        !starts_with_unit(ring.origin.back(), proof.plan.buffer(ring.buffer).type))
+      proof.fail("tiles of {} do not start at multiples of {} bytes in memory", proof.name(r), kTensorMapAlignment);
     const std::int64_t alignment = ring.scheduler ? kWorkTileBytes : kTileAlignment;
     if (ring.offset % alignment != 0 || ring.stage_bytes() % alignment != 0)
       proof.fail("stages of {} do not start at multiples of {} bytes", proof.name(r), alignment);
@@ -183,7 +187,11 @@ void check_memory(TensorProof& proof) {
   std::set<std::int64_t> heirs;  // places that a result has taken over
   for (const TensorOp& op : proof.plan.ops) {
     if (op.kind != TensorOp::Kind::store || !op.through_shared) continue;
-    const auto columns = end_bound(op.op.dims[static_cast<std::size_t>(op.column)]).value_or(0);
+    const OpDim& column = op.op.dims[static_cast<std::size_t>(op.column)];
+    if (proof.plan.cores == TensorCores::wgmma && !starts_with_unit(op.op.write.index.back().substitute(column.var, IntExpr(0)),
+                                                                    proof.plan.buffer(op.op.write.buffer).type))
+      proof.fail("tiles of {} do not start at multiples of {} bytes in memory", op.op.name, kTensorMapAlignment);
+    const auto columns = end_bound(column).value_or(0);
     if (op.stage_columns != kBlockColumns && op.stage_columns != kBlockColumns / 2)
       proof.fail("{} is stored in blocks of {} columns, for which there is no swizzle", op.op.name, op.stage_columns);
     const std::int64_t blocks = ceil_div(columns, op.stage_columns),
