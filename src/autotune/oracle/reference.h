@@ -232,7 +232,7 @@ class Reference {
   isl::union_map order_of_group(std::size_t first, std::size_t last) const;
   void compile_groups();
   void finish_loops(LoopCode& code, bool whole) const;
-  int own_dim(const LoopCode& code, const LoopCode& leaf) const;
+  int own_dim(const LoopCode& code, const LoopCode& leaf, const std::vector<const LoopCode*>& leaves) const;
   void mark_parallel(LoopCode& code) const;
   Sink whole_sink();
   bool evaluate_together(int processes);

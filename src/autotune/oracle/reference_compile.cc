@@ -535,11 +535,16 @@ bool stay_apart(const CompiledAccess& write, const CompiledAccess& read, const s
 }  // namespace
 
 /// Which dim of the statement do iterations of the loop alone move, so that they write elements of their own and read nothing that others
-/// write? None: -1.
-int Reference::own_dim(const LoopCode& code, const LoopCode& leaf) const {
+/// write? None: -1. `leaves`: all places of the statement in the loop.
+int Reference::own_dim(const LoopCode& code, const LoopCode& leaf, const std::vector<const LoopCode*>& leaves) const {
   const CompiledStatement& statement = statements_[leaf.statement_index];
-  std::vector<bool> within;
-  for (const IndexExpr& argument : leaf.arguments) within.push_back(moved_within(code, argument));
+  std::vector<bool> within;  // a dim that another place has other values of moves, too
+  for (std::size_t k = 0; k < leaf.arguments.size(); ++k) {
+    const bool alike = leaves.size() == 1 || std::all_of(leaves.begin(), leaves.end(), [&](const LoopCode* other) {
+                         return leaf.arguments[k].is_same_slot(other->arguments[k]);
+                       });
+    within.push_back(!alike || moved_within(code, leaf.arguments[k]));
+  }
   const auto meets = [&](const CompiledAccess& read) {
     return read.tensor == statement.write.tensor && !stay_apart(statement.write, read, within);
   };
@@ -566,10 +571,11 @@ void Reference::mark_parallel(LoopCode& code) const {
   std::vector<const LoopCode*> leaves;
   add_statements(code.children[0], leaves);
   if (leaves.empty()) return;
-  const int moved = own_dim(code, *leaves.front());
+  const auto is_other = [&](const LoopCode* leaf) { return leaf->statement_index != leaves.front()->statement_index; };
+  if (std::any_of(leaves.begin(), leaves.end(), is_other)) return;
+  const int moved = own_dim(code, *leaves.front(), leaves);
   code.parallel = moved >= 0 && (leaves.size() == 1 || std::all_of(leaves.begin(), leaves.end(), [&](const LoopCode* leaf) {
-                                   return leaf->statement_index == leaves.front()->statement_index &&
-                                          own_dim(code, *leaf) == moved &&
+                                   return own_dim(code, *leaf, leaves) == moved &&
                                           leaf->arguments[static_cast<std::size_t>(moved)].is_slot(code.slot);
                                  }));
 }

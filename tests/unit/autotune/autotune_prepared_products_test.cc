@@ -11,6 +11,7 @@
 #include "codegen/gpu/kernel_plans.h"
 #include "codegen/gpu/mma/plan/plan_passes.h"
 #include "codegen/gpu/mma/proof/tensor_check.h"
+#include "support/error.h"
 #include "support/nests/half_values.h"
 #include "support/nests/operand_nests.h"
 #include "support/nests/tensor_nests.h"
@@ -476,16 +477,6 @@ std::vector<PreparedCase> prepared_cases() {
        1,
        false,
        Fusion::maximal},
-      // Five channels are no whole units: a kernel writes the terms of each place side by side.
-      {"strided_convolution_of_5_channels",
-       strided_convolution(5, 72),
-       {{"B", 32}, {"Y", 56}, {"Z", 56}},
-       {{"B", 2}, {"Y", 2}, {"Z", 7}},
-       1,
-       1,
-       true,
-       Fusion::prepared,
-       false},
       // Runs of 14 terms: all terms of a patch side by side, with zeros at the end.
       {"patches", patches(), {{"B", 64}, {"Y", 16}, {"N", 1024}}, {{"B", 3}, {"Y", 2}, {"N", 72}}, 1, 1, true, Fusion::careful},
       {"shared_scores",
@@ -579,6 +570,16 @@ struct FirstOf {
   Point point;
   Candidate candidate;
 };
+
+/// Five channels in steps of two places: terms of a place start 20 bytes behind those of the one before, where no copy by a tensor map may
+/// start. Such a guess has no plan.
+TEST(PreparedPieces, ThatAreNotAlignedHaveNoPlan) {
+  FirstOf first({"", strided_convolution(5, 72), {{"B", 32}, {"Y", 56}, {"Z", 56}}, {}, 1, 1, true, Fusion::prepared, false}, {});
+  ASSERT_EQ(first.candidate.infeasible, "");
+  const TileProgram program = build_tile_program(first.schedules.replay(first.candidate.steps));
+  EXPECT_THAT([&] { plan_kernels(program, {}); },
+              ::testing::ThrowsMessage<UserError>(::testing::HasSubstr("start at no multiple of 16 bytes (10)")));
+}
 
 TEST_P(Prepared, TheFirstGuessHasAPlanForEachProductAndForTheRest) {
   const PreparedCase& test = GetParam();

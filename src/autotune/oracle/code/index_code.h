@@ -40,6 +40,11 @@ class IndexExpr {
     const Node& root = nodes_[static_cast<std::size_t>(root_)];
     return root.op == Op::slot && root.value == slot;
   }
+  /// Are both what one slot holds?
+  bool is_same_slot(const IndexExpr& other) const {
+    const Node& root = nodes_[static_cast<std::size_t>(root_)];
+    return root.op == Op::slot && other.is_slot(static_cast<int>(root.value));
+  }
 
  private:
   enum class Op : std::uint8_t {

@@ -19,7 +19,8 @@ void specialize_product_sizes(Nest& nest);
 /// these are several and lie innermost (channels and places of an image): a block can give each of their elements a thread only where it
 /// knows how many there are. Also those of windows (sizes_of_windows), of rows of running
 /// sums (prefix_dim), of dims up to 32 of temporaries that are reduced across memory after a reduction over such a dim (a softmax over
-/// neighbours), of rows of such up to 256 that are added up across memory after a reduction along them, and of what a step of a recurrence keeps from statement to statement, if these need elements of others.
+/// neighbours), of rows of such up to 256 that are added up across memory after a reduction along them, and of what a step of a recurrence
+/// keeps from statement to statement, if these need elements of others.
 std::set<std::string> sizes_of_short_rows(const Nest& nest, const Sizes& sizes);
 
 /// Sizes that are free, in the extents that sums of products of 16 bits run over: of short sums whose results are reduced along rows (a

@@ -435,8 +435,8 @@ class TileFinder {
     if (plan_.cluster() > 1 && free == op.form.row) ring.own_index = free_index;
     require_strides(op.op, ring);
     if (!starts_with_units(ring))
-      refuse(op.op, fmt::format("reads tiles of {} that start at no multiple of {} bytes, as copies of tiles do", name,
-                                kTensorMapAlignment));
+      refuse(op.op, fmt::format("reads tiles of {} that start at no multiple of {} bytes ({}), as copies of tiles do", name,
+                                kTensorMapAlignment, ring.origin.back().str()));
     if (const int known = same_tile(static_cast<std::size_t>(&op - plan_.ops.data()), ring); known >= 0) return known;
     plan_.circular_buffers.push_back(std::move(ring));
     return static_cast<int>(plan_.circular_buffers.size()) - 1;
