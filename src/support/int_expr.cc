@@ -211,11 +211,14 @@ std::int64_t IntExpr::divisor() const {
       return std::gcd(of(0), of(1));
     case IntOp::select:
       return std::gcd(of(1), of(2));
-    case IntOp::mul:
-      return of(0) < kLarge && of(1) < kLarge ? of(0) * of(1) : 1;
+    case IntOp::mul: {
+      const std::int64_t a = of(0), b = of(1);
+      return a < kLarge && b < kLarge ? a * b : 1;
+    }
     case IntOp::floor_div: {
+      const std::int64_t a = of(0);
       const auto by = args()[1].as_constant();
-      return by && *by > 0 && of(0) % *by == 0 ? of(0) / *by : 1;
+      return by && *by > 0 && a % *by == 0 ? a / *by : 1;
     }
     default:
       return 1;

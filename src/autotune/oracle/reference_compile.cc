@@ -556,6 +556,8 @@ int Reference::own_dim(const LoopCode& code, const LoopCode& leaf, const std::ve
     if (*factor != 0) moved = static_cast<int>(k);
   }
   if (moved < 0 || moved_within(code.children[0], leaf.arguments[static_cast<std::size_t>(moved)])) return -1;
+  // Two places meet in one iteration alone.
+  if (leaves.size() > 1 && !leaf.arguments[static_cast<std::size_t>(moved)].is_slot(code.slot)) return -1;
   const bool own = std::any_of(statement.write.index.begin(), statement.write.index.end(), [&](const DimFunction& index) {
     if (!index.linear || index.factors[static_cast<std::size_t>(moved)] == 0) return false;
     return std::count(index.factors.begin(), index.factors.end(), 0) + 1 == static_cast<std::ptrdiff_t>(index.factors.size());
@@ -574,10 +576,8 @@ void Reference::mark_parallel(LoopCode& code) const {
   const auto is_other = [&](const LoopCode* leaf) { return leaf->statement_index != leaves.front()->statement_index; };
   if (std::any_of(leaves.begin(), leaves.end(), is_other)) return;
   const int moved = own_dim(code, *leaves.front(), leaves);
-  code.parallel = moved >= 0 && (leaves.size() == 1 || std::all_of(leaves.begin(), leaves.end(), [&](const LoopCode* leaf) {
-                                   return own_dim(code, *leaf, leaves) == moved &&
-                                          leaf->arguments[static_cast<std::size_t>(moved)].is_slot(code.slot);
-                                 }));
+  code.parallel = moved >= 0 && std::all_of(leaves.begin() + 1, leaves.end(),
+                                            [&](const LoopCode* leaf) { return own_dim(code, *leaf, leaves) == moved; });
 }
 
 void Reference::refuse_cost(double cost, double limit) {

@@ -135,10 +135,7 @@ TensorAxes with_fuller_rows(const TensorAxes& axes) {
   TensorAxes other = axes;
   other.row = std::exchange(other.pack, -1);
   other.row_extent = std::exchange(other.pack_extent, 1);
-  other.others = axes.others * axes.row_extent;
-  if (5 * fewest_tiles(other) > 4 * fewest_tiles(axes)) return axes;
-  other.others = axes.others;
-  return other;
+  return 5 * axes.row_extent * fewest_tiles(other) > 4 * fewest_tiles(axes) ? axes : other;
 }
 
 std::optional<TensorAxes> axes_of_product(const Nest& nest, const NestStructure& structure, const LoopGroup& loop_group,
