@@ -86,9 +86,12 @@ class TileFinder {
   /// Products that read a streamed tile of the same loop may share it, if all of them do so within one iteration: where products overlap,
   /// late ones read the tile of the iteration before.
   bool may_share(std::size_t op, std::size_t reader) const {
-    return places_[op].loop == places_[reader].loop && (plan_.kernel->shape.intra_warpgroup_overlap == 0 ||
-                                                        in_scratch(first_operand(op)) == in_scratch(first_operand(reader)));
+    return places_[op].loop == places_[reader].loop &&
+           (plan_.kernel->shape.intra_warpgroup_overlap == 0 || may_be_late(op) == may_be_late(reader));
   }
+
+  /// Products that the next iteration may run beside its own: sums that go on, of an operand made in registers.
+  bool may_be_late(std::size_t op) const { return !plan_.ops[op].op.initialize && in_scratch(first_operand(op)); }
 
   const TileAccess& first_operand(std::size_t op) const {
     const TensorOp& product = plan_.ops[op];

@@ -35,17 +35,22 @@ IntExpr start_of(const Interval& interval) {
   return interval.holds.defined() ? IntExpr::make(IntOp::select, {interval.holds, interval.from, interval.to}) : interval.from;
 }
 
-/// The union of two intervals as one; nothing where it does not show that it is.
-std::optional<Interval> union_of(const Interval& a, const Interval& b) {
+/// The union of two intervals of `within` as one; nothing where it does not show that it is.
+std::optional<Interval> union_of(const Interval& a, const Interval& b, const Interval& within) {
   const bool start = same(a.from, b.from), end = same(a.to, b.to);
   if (start && end) {
     const bool always = !a.holds.defined() || !b.holds.defined();
     return Interval{a.from, a.to, always ? IntExpr() : IntExpr::make(IntOp::logical_or, {a.holds, b.holds})};
   }
   if (start) return Interval{a.from, larger(end_of(a), end_of(b)), {}};
-  if (end) return Interval{smaller(start_of(a), start_of(b)), a.to, {}};
-  return std::nullopt;
+  if (!end) return std::nullopt;
+  const IntExpr from = smaller(start_of(a), start_of(b));
+  // One that does not hold starts where it ends, which may be before all iterations.
+  const bool before = (a.holds.defined() || b.holds.defined()) && !same(a.to, within.to);
+  return Interval{before ? larger(from, within.from) : from, a.to, {}};
 }
+
+bool never_holds(const Interval& interval) { return interval.holds.defined() && interval.holds.is_constant(0); }
 
 }  // namespace
 
@@ -71,9 +76,10 @@ std::optional<Interval> interval_of(const std::vector<IntExpr>& piece, const std
 }
 
 std::vector<Interval> joined(std::vector<Interval> intervals, const Interval& within) {
+  if (!std::all_of(intervals.begin(), intervals.end(), never_holds)) std::erase_if(intervals, never_holds);
   for (std::size_t a = 0; a < intervals.size(); ++a) {
     for (std::size_t b = intervals.size(); --b > a;) {
-      if (auto both = union_of(intervals[a], intervals[b])) {
+      if (auto both = union_of(intervals[a], intervals[b], within)) {
         intervals[a] = std::move(*both);
         intervals.erase(intervals.begin() + static_cast<std::ptrdiff_t>(b));
         b = intervals.size();

@@ -24,7 +24,7 @@ std::optional<Interval> interval_of(const std::vector<IntExpr>& piece, const std
                                     const DistanceOf& distance_of);
 
 /// The same iterations in fewer intervals without conditions, as far as it shows at sight: where two start or end together, their union is
-/// one. All have from <= to, unless `within` has not.
+/// one. All have within.from <= from <= to, unless `within` has not.
 std::vector<Interval> joined(std::vector<Interval> intervals, const Interval& within);
 
 /// The union of two intervals as two that follow each other: the first ends where the second starts or before.

@@ -168,7 +168,14 @@ Effect EffectReader::product(int k, const isl::set& live) {
 isl::set EffectReader::terms_added(int k, const isl::set& hidden) {
   const TensorOp& op = proof_.op(k);
   const TileAccess &a = op.op.reads[static_cast<std::size_t>(op.form.a)], &b = op.op.reads[static_cast<std::size_t>(op.form.b)];
-  if (op.a_ring < 0) return read_at(k, op.form.a, hidden).is(0) ? none_of(hidden) : hidden;
+  if (op.a_ring < 0) {
+    // Terms that no sum of the row has, and columns that have none: zeros may stand at the first alone.
+    const isl::set beyond = hidden.subtract(free_along(at(k).points, kTileColumn));
+    const auto added = [&](const isl::set& part) {
+      return is_none(part) || read_at(k, op.form.a, part).is(0) ? none_of(part) : part;
+    };
+    return added(beyond).unite(added(hidden.subtract(beyond)));
+  }
   const isl::set all = reader_.known(hidden), in_a = all.intersect(reader_.within(k, a)),
                  in_b = all.intersect(reader_.within(k, b));
   const auto is_finite = [&](const TileAccess& access) { return finite_.contains(proof_.plan.buffer(access.buffer).tensor); };
@@ -231,10 +238,21 @@ Possible EffectReader::row_value(int buffer, std::set<int>& seen) {
   return value;
 }
 
+bool EffectReader::written_in(int loop, int buffer) const {
+  for (int w = 0; w < static_cast<int>(proof_.plan.ops.size()); ++w) {
+    if (proof_.op(w).op.write.buffer == buffer && proof_.places[static_cast<std::size_t>(w)].loop == loop) return true;
+  }
+  return false;
+}
+
 Possible EffectReader::fragment_at(int buffer, int k, const isl::set& elements) {
   Possible value;
   isl::set rest = elements;
-  const int loop = proof_.places[static_cast<std::size_t>(k)].loop;
+  int loop = proof_.places[static_cast<std::size_t>(k)].loop;
+  if (loop >= 0 && !written_in(loop, buffer)) {  // every iteration finds what stood there before the loop
+    loop = -1;
+    rest = PointReader::outside_of_loops(elements);
+  }
   for (int w = k; w-- > 0 && !is_none(rest);) {
     if (proof_.op(w).op.write.buffer != buffer) continue;
     if (proof_.places[static_cast<std::size_t>(w)].loop != loop) break;
@@ -242,7 +260,7 @@ Possible EffectReader::fragment_at(int buffer, int k, const isl::set& elements) 
     value = value.either(left_by(w, rest, kept));
     rest = kept;
   }
-  return is_none(rest) ? value : Possible::anything();  // what another iteration or a loop before has left
+  return is_none(rest) ? value : Possible::anything();  // what another iteration or another loop has left
 }
 
 /// What the writer leaves at elements; those that it leaves as they were go to `kept`.

@@ -43,6 +43,7 @@ class EffectReader {
   bool has_tests(int k) const;
   bool keeps_rest(int k) const;
   bool in_place(int k) const;
+  bool written_in(int loop, int buffer) const;
   int columns_of(int buffer) const;
   const OpPoints& at(int k) const { return points_[static_cast<std::size_t>(k)]; }
 

@@ -378,6 +378,8 @@ isl::set PointReader::elements(const isl::set& points, const Followed& access) {
 
 isl::set PointReader::at_any_iteration(const isl::set& elements) { return inserted(projected(elements, kIteration), kIteration); }
 
+isl::set PointReader::outside_of_loops(const isl::set& elements) { return between(at_any_iteration(elements), kIteration, 1); }
+
 isl::set PointReader::tile(const OpPoints& op, int columns) const {
   isl::set all = between(op.iterations, kTerm, 1);
   all = between(all, kPlace, op.write.place ? proof_.plan.pack : 1);

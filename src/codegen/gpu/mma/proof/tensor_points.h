@@ -52,6 +52,8 @@ class PointReader {
   static isl::set elements(const isl::set& points, const Followed& access);
   /// The elements, at any iteration.
   static isl::set at_any_iteration(const isl::set& elements);
+  /// The elements as ops outside of loops have them.
+  static isl::set outside_of_loops(const isl::set& elements);
   /// All elements of the op's written fragment at its iterations, as a tile of so many columns.
   isl::set tile(const OpPoints& op, int columns) const;
   static isl::set columns_below(const isl::set& points, std::int64_t columns, int coordinate = kTileColumn);
