@@ -116,6 +116,7 @@ struct Sampling {
   int processes = 1;        ///< that evaluate at once where one would take long
   double most_seconds = 0;  ///< after which one sample of each will do
   bool ends_first = false;  ///< the first and the last run come before all
+  bool need_most = false;   ///< an element needs most of the definition
 };
 
 /// Evaluates runs of elements of one tensor, on all cores if that takes long.
@@ -159,6 +160,7 @@ class RunEvaluator {
     double seconds = 0;
     for (bool split = true; done < runs_.size(); seconds = seconds_since(start)) {
       if (split ? enough(done, seconds) : done >= kSequential || seconds > kSampleSeconds) break;
+      if (done == 0 && sampling_.need_most) first.prepare_all();
       split = (done == 0 ? first : others).prepare(tensor_, runs_[done].front());
       evaluate_run(done++, [] { return true; });
     }
@@ -261,7 +263,8 @@ std::vector<OracleSample> chosen_samples(Reference& reference, const Nest& nest,
   return result;
 }
 
-constexpr double kFewElements = 8;
+constexpr double kFewElements = 8, kTwoElements = 2;
+constexpr double kWorthSharing = 1e9;  ///< elementary evaluations: finding out what an element needs takes long too
 
 /// Does one element take so much of the whole definition (a sum over all rows, say) that some of them take longer than all together?
 /// `probe` is of no use behind that.
@@ -278,11 +281,11 @@ bool depends_on_all(Reference& probe, const Nest& nest) {
   return false;
 }
 
-/// The same, where it is known without an evaluation.
-bool need_most(const Nest& nest, const Sizes& sizes, double full_cost) {
+/// The same, where it is known without an evaluation; `elements`: some that together take all.
+bool need_most(const Nest& nest, const Sizes& sizes, double full_cost, double elements = kFewElements) {
   try {
     const auto first = cost_of_first_elements(nest, sizes);
-    return first && *first * kFewElements >= full_cost;
+    return first && *first * elements >= full_cost;
   } catch (const UserError&) {  // it takes too long to find out
     return false;
   }
@@ -367,8 +370,12 @@ std::vector<OracleSample> reference_samples(const Nest& nest, const Sizes& sizes
         probe.stop_by(stop);
         if (depends_on_all(probe, nest)) whole = whole_samples(nest, sizes, scalars, inputs, host_threads(), stop);
       }
-      result =
-          whole ? std::move(*whole) : chosen_samples(reference, nest, samples, seed, {host_threads(), kMostSampleSeconds}, stop);
+      if (whole) {
+        result = std::move(*whole);
+      } else {
+        const bool most = reference.full_cost() > kWorthSharing && need_most(nest, sizes, reference.full_cost(), kTwoElements);
+        result = chosen_samples(reference, nest, samples, seed, {host_threads(), kMostSampleSeconds, false, most}, stop);
+      }
     }
     limit_bounds_of(reference, inputs, result, nest, may_round_operands(nest), host_threads());
   } catch (const EvaluationStopped&) {

@@ -182,6 +182,9 @@ class Reference {
     return needed(element, most, none);
   }
 
+  /// What statements read of others and is remembered, in the order in which it can be computed: the last element of each such tensor.
+  std::vector<Element> remembered_tensors();
+
   std::int64_t elements(const std::string& tensor) const { return stores_[store_index_.at(tensor)].elements; }
   const std::vector<std::int64_t>& shape(const std::string& tensor) const;
   double spent() const { return spent_; }

@@ -7,6 +7,8 @@
 
 #include <algorithm>
 #include <limits>
+#include <map>
+#include <set>
 
 namespace nestor {
 
@@ -304,6 +306,21 @@ Reference::Needed Reference::needed(const Element& element, std::size_t most, st
   spent_ = spent;
   make_unique(found);
   return {std::move(found), complete};
+}
+
+std::vector<Reference::Element> Reference::remembered_tensors() {
+  std::map<int, std::set<Element>> by_writer;  // the last one that makes it
+  for (int statement = 0; statement < static_cast<int>(statements_.size()); ++statement) {
+    for (const NeededRead& each : needed_reads(statement)) {
+      const int tensor = statements_[statement].reads[static_cast<std::size_t>(each.read)].tensor;
+      const Store& store = stores_[tensor];
+      if (each.direct && each.version > 0 && store.elements > 0)
+        by_writer[store.writers[static_cast<std::size_t>(each.version) - 1]].insert({tensor, each.version, store.elements - 1});
+    }
+  }
+  std::vector<Element> all;
+  for (const auto& [writer, elements] : by_writer) all.insert(all.end(), elements.begin(), elements.end());
+  return all;
 }
 
 }  // namespace nestor

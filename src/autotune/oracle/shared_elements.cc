@@ -105,6 +105,20 @@ bool SharedElements::prepare(const std::string& tensor, std::int64_t linear) {
   return possible_ && prepare(reference_.final_element(tensor, linear), 0, false);
 }
 
+bool SharedElements::prepare_all() {
+  const auto start = Clock::now();
+  bool forked = false;
+  for (const Reference::Element& last : reference_.remembered_tensors()) {
+    for (std::int64_t first = 0; first <= last.linear && possible_;) {
+      if (std::chrono::duration<double>(Clock::now() - start).count() > most_seconds_) return forked;
+      std::vector<Reference::Element> slice;
+      for (; first <= last.linear && slice.size() < most_elements_; ++first) slice.push_back({last.tensor, last.version, first});
+      forked = compute(slice) || forked;
+    }
+  }
+  return forked;
+}
+
 bool SharedElements::prepare(const Reference::Element& element, int depth, bool takes_long) {
   if (depth > kMostDepth || (!takes_long && reference_.compute_within(element, kAlone))) return false;
   const auto start = Clock::now();

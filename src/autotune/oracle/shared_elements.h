@@ -21,6 +21,9 @@ class SharedElements {
 
   /// Whether processes computed something for this element, which is cheap then, if they had the time.
   bool prepare(const std::string& tensor, std::int64_t linear);
+  /// All that statements read of others, tensor by tensor: where an element needs most of it, nobody has to find out what. False: no process
+  /// could be started.
+  bool prepare_all();
 
  private:
   /// `takes_long`: it is known to.

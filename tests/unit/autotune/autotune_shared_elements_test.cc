@@ -33,12 +33,14 @@ Nest sums_of_sums(std::int64_t n, std::int64_t m, ElementType middle = ElementTy
       .build();
 }
 
-void expect_the_same_bits(const Nest& nest, bool splits, std::size_t most_elements = SharedElements::kMostElements) {
+/// `whole`: everything is computed, whether the element needs it or not.
+void expect_the_same_bits(const Nest& nest, bool splits, std::size_t most_elements = SharedElements::kMostElements,
+                          bool whole = false) {
   const Sizes sizes = complete_sizes(nest, {});
   const HostTensors inputs = make_arguments(nest, sizes, 5);
   Reference alone(nest, sizes, {}, inputs), reference(nest, sizes, {}, inputs);
   SharedElements shared(reference, 3, 60, nullptr, most_elements);
-  EXPECT_EQ(shared.prepare("out", 2), splits);
+  EXPECT_EQ(whole ? shared.prepare_all() : shared.prepare("out", 2), splits);
   // What processes computed is known here.
   if (splits) {
     const double before = reference.spent();
@@ -59,6 +61,13 @@ TEST(SharedElements, AreTheOnesOfASingleProcess) {
 }
 
 TEST(SharedElements, MoreThanHaveRoomAtATimeAreComputedPartByPart) { expect_the_same_bits(sums_of_sums(3000, 701), true, 500); }
+
+TEST(SharedElements, AllOfADefinitionIsComputedTensorByTensor) {
+  for (const std::size_t most : {SharedElements::kMostElements, std::size_t{130}}) {
+    expect_the_same_bits(sums_of_sums(700, 301), true, most, true);
+    expect_the_same_bits(sums_of_sums(700, 301, ElementType::bf16), true, most, true);
+  }
+}
 
 /// first = x y, then second = first z, all beside each other in memory; `turned`: z is read along its rows.
 Nest chain_of_products(ElementType type, bool turned) {
