@@ -22,7 +22,7 @@ class Operator(typing.NamedTuple):
     told: tuple = ()  # sizes that no shape tells, which `plain` takes by name
     draw: dict = {}
     flex: typing.Callable = None  # (*inputs, mask) to outputs, by FlexAttention
-    seen: typing.Callable = None  # of sizes to FlexAttention's mask_mod; None: queries see all keys
+    seen: typing.Callable = None  # of sizes to FlexAttention's mask_mod, or to it and the number of tokens; None: queries see all keys
     cudnn: typing.Callable = None  # as plain, with attention by cuDNN
 
     @property
@@ -60,9 +60,11 @@ class Operator(typing.NamedTuple):
 
     def flex_at(self, sizes, device):
         """`flex` as a function of the inputs alone, with its block mask."""
-        length, mask = sizes.get("length"), None
+        mask = None
         if self.seen:
-            mask = create_block_mask(self.seen(sizes), None, None, length, length, device=device)
+            seen = self.seen(sizes)
+            seen, length = seen if isinstance(seen, tuple) else (seen, sizes["length"])
+            mask = create_block_mask(seen, None, None, length, length, device=device)
         return functools.partial(self.flex, mask=mask)
 
 
