@@ -27,7 +27,7 @@ def log_linear_attention(q: bf16[heads, length, dim], key: bf16[heads, length, d
 
 def _log_linear(q, key, value, decay, share):
     places = torch.arange(q.shape[1], device=q.device)
-    level = torch.log2((places[:, None] ^ places).clamp(min=1).double()).floor().long() + (places[:, None] != places)
+    level = torch.frexp((places[:, None] ^ places).double()).exponent.long()  # the highest bit in which they differ
     weight = torch.gather(share, 2, level.expand(len(share), -1, -1)) * torch.exp(decay[:, :, None] - decay[:, None])
     return (widened(q @ key.transpose(1, 2)) * weight).tril().to(value.dtype) @ value
 

@@ -445,9 +445,13 @@ class LaunchProver {
 
   /// write = write (+) value as a map, where every point has an element of its own.
   static TileOp elementwise(TileOp op) {
+    // An index that moves with this dim and with no other one.
     const auto own_index = [&](const OpDim& dim) {
       return has_one_value(dim) || std::any_of(op.write.index.begin(), op.write.index.end(), [&](const IntExpr& index) {
-               return index.op() == IntOp::variable && index.name() == dim.var;
+               return index.coefficient(dim.var).value_or(0) != 0 &&
+                      std::none_of(op.dims.begin(), op.dims.end(), [&](const OpDim& other) {
+                        return other.var != dim.var && !has_one_value(other) && index.uses(other.var);
+                      });
              });
     };
     if (!op.reduction || op.initialize || op.kind != OpKind::reduce || !std::all_of(op.dims.begin(), op.dims.end(), own_index))
