@@ -42,12 +42,18 @@ class OperandRounding {
  public:
   enum class Form : std::uint8_t { none, rounded, halves };
   static Form form_of(const NamedValues& values);
+  /// May rounding alone have made a candidate of this form wrong? Not where its error is many times what is allowed, no number, or unknown
+  /// (0), as where a check stopped it. `max_error`: as a fraction of what is allowed.
+  static bool explains(Form form, double max_error) {
+    return form != Form::none && max_error > 1 && max_error <= kMostOfRounding;
+  }
   /// How a candidate of this form ended.
   void note(Form form, bool wrong, bool right);
   /// Is the form known to end wrong, or not to be needed?
   bool needless(Form form) const;
 
  private:
+  static constexpr double kMostOfRounding = 16;
   static constexpr int kMostWrong = 4;    ///< of those that round, before halves alone are tried
   static constexpr int kFewestRight = 2;  ///< of those that round, before halves are no longer tried
   struct Count {

@@ -340,13 +340,18 @@ class Tuning {
     searcher_->report(pending.point, ms);
     const bool doubted = doubt_.holds();
     if (!pending.slow && pending.key != baseline_key_) doubt_.note(record.status == TrialStatus::wrong, ms.has_value());
-    rounding_.note(OperandRounding::form_of(named_values(*space_, pending.point)), record.status == TrialStatus::wrong,
-                   ms.has_value());
+    const auto form = OperandRounding::form_of(named_values(*space_, pending.point));
+    rounding_.note(form, record.status == TrialStatus::wrong, ms.has_value());
     if (doubt_.holds() && !doubted) proposals_->try_guesses_backwards();
     note_refusal(record.status, ms.has_value());
     ++result_.trials;
     ++result_.counts[record.status];
-    if (record.status == TrialStatus::wrong && result_.wrong_trial == 0) result_.wrong_trial = record.id;
+    if (record.status == TrialStatus::wrong) {
+      if (OperandRounding::explains(form, record.max_error))
+        ++result_.imprecise;
+      else if (result_.wrong_trial == 0)
+        result_.wrong_trial = record.id;
+    }
     if (record.status == TrialStatus::ok) {
       note_best(record.median_ms);
       if (result_.first_correct_s == 0) result_.first_correct_s = elapsed();

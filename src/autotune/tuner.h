@@ -71,9 +71,10 @@ struct TuneResult {
   int lost = 0;                       ///< ended from outside, again and again: not stored, and tried again by the next run
   double first_correct_s = 0;         ///< wall clock until the first correct kernel was stored; 0: none
   double elapsed_s = 0;
-  std::int64_t wrong_trial = 0;  ///< the first one of this run whose result was wrong; 0: none
-  bool stopped = false;          ///< by the stop flag
-  bool exhausted = false;        ///< every candidate of the space is measured
+  std::int64_t wrong_trial = 0;  ///< the first one of this run whose result was wrong, beside those that are imprecise; 0: none
+  int imprecise = 0;       ///< of those counted as wrong: they round operands to 16 bits, and are off by little more than allowed
+  bool stopped = false;    ///< by the stop flag
+  bool exhausted = false;  ///< every candidate of the space is measured
   /// Sizes that were fixed so that likely blocks of a GPU fit: what a product is reduced from stays in them.
   std::set<std::string> fixed_sizes;
   std::string space;  ///< the space in words: parameters and number of candidates

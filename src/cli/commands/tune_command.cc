@@ -131,7 +131,9 @@ nlohmann::json result_to_json(const TuneResult& result, const TuneRequest& reque
                       {"exhausted", result.exhausted},
                       {"space", result.space},
                       {"database", request.database}};
-  if (result.wrong_trial != 0) json["wrong"] = {{"count", result.counts.at(TrialStatus::wrong)}, {"trial", result.wrong_trial}};
+  if (result.wrong_trial != 0)
+    json["wrong"] = {{"count", result.counts.at(TrialStatus::wrong) - result.imprecise}, {"trial", result.wrong_trial}};
+  if (result.imprecise > 0) json["imprecise"] = result.imprecise;
   add_to(json, remarks);
   if (!result.fixed_sizes.empty()) json["fixed_sizes"] = result.fixed_sizes;
   json["best"] = result.best ? trial_to_json(*result.best) : nlohmann::json();
@@ -140,12 +142,18 @@ nlohmann::json result_to_json(const TuneResult& result, const TuneRequest& reque
 
 /// Candidates are proved before they run: one that computes something else shows a bug, which must not pass as a mere bad candidate.
 std::string wrong_text(const TuneResult& result, const TuneArgs& args) {
-  const int wrong = result.counts.at(TrialStatus::wrong);
+  const int wrong = result.counts.at(TrialStatus::wrong) - result.imprecise;
   return fmt::format(
       "WRONG     {} of {} computed something else than the definition, or a check of Nestor's own stopped them: a bug of Nestor\n"
       "          see one: nestor verify {}{}    list them: nestor db wrong{}",
       wrong, count_of(result.trials, "candidate"), result.wrong_trial, database_option(args.database),
       database_option(args.database));
+}
+
+/// Their proofs hold but for the rounding of operands, whose error only values tell.
+std::string imprecise_text(const TuneResult& result) {
+  return fmt::format("imprecise {} of {} {} operands to 16 bits, which is too coarse for this definition; others keep more",
+                     result.imprecise, count_of(result.trials, "candidate"), result.imprecise == 1 ? "rounds" : "round");
 }
 
 void print_result(const TuneResult& result, const TuneRequest& request, const TuneArgs& args, const KernelRemarks& remarks) {
@@ -161,6 +169,7 @@ void print_result(const TuneResult& result, const TuneRequest& request, const Tu
     if (!result.lost_reason.empty()) print(fmt::format("the last of them: {}", result.lost_reason));
   }
   if (result.exhausted) print("every candidate of the space is measured");
+  if (result.imprecise > 0) print(imprecise_text(result));
   if (result.wrong_trial != 0) print(wrong_text(result, args));
   if (!result.best) {
     print("no correct kernel yet; the same command goes on from here");

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <limits>
+
 namespace nestor {
 namespace {
 
@@ -206,6 +208,15 @@ TEST(Proposals, OperandsAreRoundedAsLongAsThatEndsRight) {
   EXPECT_FALSE(neither.needless(Form::rounded)) << "what is wrong is something else";
   neither.note(Form::halves, false, true);
   EXPECT_TRUE(neither.needless(Form::rounded));
+}
+
+TEST(OperandRounding, ExplainsSmallErrorsOfFormsThatRoundAlone) {
+  using Form = OperandRounding::Form;
+  EXPECT_TRUE(OperandRounding::explains(Form::rounded, 2.5));
+  EXPECT_TRUE(OperandRounding::explains(Form::halves, 16));
+  EXPECT_FALSE(OperandRounding::explains(Form::none, 2.5));
+  for (const double error : {0.0, 17.0, std::numeric_limits<double>::infinity(), std::numeric_limits<double>::quiet_NaN()})
+    EXPECT_FALSE(OperandRounding::explains(Form::rounded, error)) << error;
 }
 
 TEST(Proposals, CandidatesAreInDoubtWhereManyWereWrongAndNoneRight) {
