@@ -19,10 +19,11 @@ const std::vector<Rule>& rules() {
       moments_rule(),         reassociate_rule(),        row_reduction_rule(),    split_reduction_rule(),
       reciprocal_rule(),      materialize_factor_rule(), late_definitions_rule(), skip_zeros_rule(),
       repeat_elements_rule(), narrow_copies_rule(),      round_operand_rule(),    zero_terms_rule(),
-      terms_last_rule(),      gather_terms_rule(),       batch_first_rule(),      repeat_product_rule(),
-      join_rows_rule(),       join_short_rows_rule(),    join_results_rule(),     join_sums_rule(),
-      keep_sums_rule(),       copy_rows_rule(),          gather_rows_rule(),      product_across_rule(),
-      product_again_rule(),   separate_sums_rule(),      bf16x6_rule(),           bf16x3_rule()};
+      terms_last_rule(),      columns_last_rule(),       gather_terms_rule(),     batch_first_rule(),
+      repeat_product_rule(),  join_rows_rule(),          join_short_rows_rule(),  join_results_rule(),
+      join_sums_rule(),       keep_sums_rule(),          copy_rows_rule(),        gather_rows_rule(),
+      product_across_rule(),  product_again_rule(),      separate_sums_rule(),    bf16x6_rule(),
+      bf16x3_rule()};
   return all;
 }
 

@@ -108,6 +108,21 @@ Nest filter_gradient() {
       .build();
 }
 
+/// The same with channels first: filters shift the terms along memory.
+Nest filter_gradient_of_channels_first() {
+  const std::string cell = "0 <= f < F and 0 <= k < C and 0 <= s < 3 and 0 <= t < 2";
+  return NestBuilder("filter_gradient", {{"B", 2}, {"C", 40}, {"F", 32}, {"Y", 9}})
+      .tensor("g", TensorRole::input, {"B", "F", "Y", "24"}, kHalf)
+      .tensor("x", TensorRole::input, {"B", "C", "Y + 2", "32"}, kHalf)
+      .tensor("sum", TensorRole::temporary, {"F", "C", "3", "2"})
+      .tensor("out", TensorRole::output, {"F", "C", "3", "2"})
+      .statement("sum_init[f, k, s, t] : " + cell, "sum[f, k, s, t]", {}, number(0))
+      .statement("sum[f, k, s, t, n, y, z] : " + cell + " and 0 <= n < B and 0 <= y < Y and 0 <= z < 24", "sum[f, k, s, t]",
+                 {"g[n, f, y, z]", "x[n, k, y + s, z + t]"}, wide(0) * wide(1), ReductionOp::add)
+      .statement("out[f, k, s, t] : " + cell, "out[f, k, s, t]", {"sum[f, k, s, t]"}, read(0) * number(0.1))
+      .build();
+}
+
 /// Two convolutions of one image, multiplied.
 Nest two_gates() {
   const std::string cell = "0 <= n < B and 0 <= y < Y and 0 <= z < Y and 0 <= f < F",
@@ -173,19 +188,20 @@ struct OrderCase {
 };
 
 class TermsOrder : public ::testing::TestWithParam<OrderCase> {};
-INSTANTIATE_TEST_SUITE_P(Nests, TermsOrder,
-                         ::testing::Values(OrderCase{"channels_first", channels_first(), "terms_last"},
-                                           OrderCase{"channels_first_in_strides", channels_first(2), "terms_last"},
-                                           OrderCase{"zeros_around_channels_first", with_edges(true, false), "terms_last"},
-                                           OrderCase{"edges_of_channels_first", with_edges(false, false), "terms_last"},
-                                           OrderCase{"zeros_around_channels_last", with_edges(true, true), "skip_zeros"},
-                                           OrderCase{"image_gradient", image_gradient(), "terms_last"},
-                                           OrderCase{"filter_gradient", filter_gradient(), "", true},
-                                           OrderCase{"two_gates", two_gates(), ""},
-                                           OrderCase{"convolution_and_pool", convolution_and_pool(), ""},
-                                           OrderCase{"merged_patches", merged_patches(), "gather_terms"},
-                                           OrderCase{"colours", colours(), "gather_terms"}),
-                         [](const auto& info) { return std::string(info.param.name); });
+INSTANTIATE_TEST_SUITE_P(
+    Nests, TermsOrder,
+    ::testing::Values(OrderCase{"channels_first", channels_first(), "terms_last"},
+                      OrderCase{"channels_first_in_strides", channels_first(2), "terms_last"},
+                      OrderCase{"zeros_around_channels_first", with_edges(true, false), "terms_last"},
+                      OrderCase{"edges_of_channels_first", with_edges(false, false), "terms_last"},
+                      OrderCase{"zeros_around_channels_last", with_edges(true, true), "skip_zeros"},
+                      OrderCase{"image_gradient", image_gradient(), "terms_last"},
+                      OrderCase{"filter_gradient", filter_gradient(), "", true},
+                      OrderCase{"gradient_of_channels_first", filter_gradient_of_channels_first(), "columns_last"},
+                      OrderCase{"two_gates", two_gates(), ""}, OrderCase{"convolution_and_pool", convolution_and_pool(), ""},
+                      OrderCase{"merged_patches", merged_patches(), "gather_terms"},
+                      OrderCase{"colours", colours(), "gather_terms"}),
+    [](const auto& info) { return std::string(info.param.name); });
 
 TEST_P(TermsOrder, TheFirstGuessHasTensorCoresAndIsRight) {
   const OrderCase& test = GetParam();

@@ -9,6 +9,7 @@
 #include "support/nests/rewritten_values.h"
 #include "support/nests/scored_rows.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <isl/aff.h>
@@ -520,6 +521,43 @@ TEST(SkipNeutral, OtherConstantsAndOtherReadersKeepTheirTerms) {
   out.value = ScalarExpr::cast(ElementType::f16, read(0) + read(ordinal));
   replace_statement(shared, out);
   EXPECT_EQ(matches("skip_neutral", shared), 0U) << "another reader";
+}
+
+/// sum[f, c, t] += g[n, f, z] x[n, c, z + `step` t] for so many channels.
+Nest gradient_of_taps(int step, const std::string& channels = "C") {
+  const std::string cell = "0 <= f < F and 0 <= c < " + channels + " and 0 <= t < 3";
+  return NestBuilder("gradient_of_taps", {{"B", 4}, {"C", 40}, {"F", 24}, {"Z", 32}})
+      .tensor("g", TensorRole::input, {"B", "F", "Z"}, ElementType::f16)
+      .tensor("x", TensorRole::input, {"B", channels, "Z + 16"}, ElementType::f16)
+      .tensor("sum", TensorRole::output, {"F", channels, "3"})
+      .statement("init[f, c, t] : " + cell, "sum[f, c, t]", {}, number(0))
+      .statement("sum[f, c, t, n, z] : " + cell + " and 0 <= n < B and 0 <= z < Z", "sum[f, c, t]",
+                 {"g[n, f, z]", fmt::format("x[n, c, z + {} t]", step)},
+                 ScalarExpr::cast(ElementType::f32, read(0, ElementType::f16)) *
+                     ScalarExpr::cast(ElementType::f32, read(1, ElementType::f16)),
+                 ReductionOp::add)
+      .build();
+}
+
+TEST(ColumnsLast, WhatTapsShiftIsCopiedWithChannelsLast) {
+  const Nest nest = rule("columns_last").apply(gradient_of_taps(4), {"sum"}).nest;
+  validate(nest);
+  EXPECT_THAT(reads_of(nest, "sum"), ElementsAre("g", "x_copy"));
+  const isl::set points = domain_in(nest, nest.statement("sum"));
+  EXPECT_TRUE(nest.statement("sum").reads[1].relation.intersect_domain(points).is_equal(
+      parse_map("[B, C, F, Z] -> { sum[f, c, t, n, z] -> x_copy[n, z + 4 t, c] }", "test").intersect_domain(points)));
+  const isl::set copied = domain_in(nest, nest.statement("x_copy"));
+  EXPECT_TRUE(nest.statement("x_copy").reads[0].relation.intersect_domain(copied).is_equal(
+      parse_map("[B, C, F, Z] -> { x_copy[n, e, c] -> x[n, c, e] }", "test").intersect_domain(copied)));
+  EXPECT_EQ(matches("columns_last", nest), 0U) << "once";
+}
+
+TEST(ColumnsLast, OperandsThatStartAtMultiplesOf16BytesStay) {
+  for (const int step : {1, 2, 4, 12}) EXPECT_EQ(matches("columns_last", gradient_of_taps(step)), 1U) << step;
+  for (const int step : {0, 8, 16}) EXPECT_EQ(matches("columns_last", gradient_of_taps(step)), 0U) << step;
+  EXPECT_EQ(matches("columns_last", gradient_of_taps(1, "15")), 0U) << "few columns";
+  EXPECT_EQ(matches("columns_last", channels_first()), 0U) << "taps are terms";
+  EXPECT_EQ(matches("columns_last", matmul()), 0U) << "no 16-bit tensors";
 }
 
 TEST(TermsLast, ChannelsBecomeNeighbouringTerms) {

@@ -28,6 +28,7 @@ namespace {
 
 constexpr std::int64_t kMostWholeColumns = 256;  ///< of a tile
 constexpr std::int64_t kMostKeptTerms = 512;     ///< of rows of operands that stay in a block
+constexpr std::int64_t kFewColumns = 8;          ///< the smallest product has twice as many
 constexpr std::int64_t kShortSum = 64;           ///< terms of a sum that need no loop over tiles
 constexpr std::size_t kMostCopiedDims = 5;       ///< of a tensor map
 
@@ -200,6 +201,28 @@ bool lies_across_tiles(const LoopGroup& loop_group, const Access& operand, const
   return !moving.empty() && !moving.back().empty() && std::none_of(moving.back().begin(), moving.back().end(), is_of_tile);
 }
 
+constexpr std::int64_t kAligned = 8;  ///< elements of 16 bits in 16 bytes, at multiples of which tensor copies start
+
+/// Does the axis shift an operand's terms along memory by other elements than multiples of 16 bytes?
+bool shifts_terms(const LoopGroup& loop_group, const Access& operand, int axis, int terms) {
+  const std::vector<std::map<int, std::int64_t>> moving = moving_dims(operand);
+  if (moving.empty() || !moving.back().contains(loop_group.position_of(terms))) return false;
+  const auto shift = moving.back().find(loop_group.position_of(axis));
+  return shift != moving.back().end() && shift->second % kAligned != 0;
+}
+
+/// Does a loop around shift an operand's tiles so?
+bool starts_anywhere(const LoopGroup& loop_group, const Access& operand, const TensorAxes& axes) {
+  const std::vector<std::map<int, std::int64_t>> moving = moving_dims(operand);
+  if (moving.empty() || moving.back().size() < 2) return false;
+  return std::any_of(moving.back().begin(), moving.back().end(), [&](const auto& dim) {
+    const auto at = static_cast<std::size_t>(dim.first);
+    if (at >= loop_group.axes.size() || loop_group.extents[at] == 1 || dim.second % kAligned == 0) return false;
+    const int axis = loop_group.axes[at];
+    return axis != axes.reduction_axis && axis != axes.row && axis != axes.column;
+  });
+}
+
 /// Notes the axis whose values may be places within rows, as images of a batch may be within those of a convolution: another one that the
 /// operand of the rows has alone, further out. Of several the one that fills packs best, and then the longest.
 template <class Alone>
@@ -258,10 +281,16 @@ std::optional<TensorAxes> axes_of_sum(const Nest& nest, const NestStructure& str
   const int innermost = loop_group.position_of(result.reduction_axis);
   if (cuts_tiles(a, innermost, result.inner) || cuts_tiles(b, innermost, result.inner)) return std::nullopt;
   const auto extent = [&](int axis) { return loop_group.extents[static_cast<std::size_t>(loop_group.position_of(axis))]; };
-  const auto alone = [&](int axis) { return has(in_a, axis) != has(in_b, axis) && is_common(group, axis); };
-  // The innermost of those that one operand alone has: what is left of them are other rows or columns, in blocks of their own.
+  const auto shifts = [&](int axis) {
+    return shifts_terms(loop_group, a, axis, result.reduction_axis) || shifts_terms(loop_group, b, axis, result.reduction_axis);
+  };
+  const auto alone = [&](int axis) { return has(in_a, axis) != has(in_b, axis) && is_common(group, axis) && !shifts(axis); };
+  // The innermost of those that one operand alone has: what is left of them are other rows or columns, in blocks of their own. Few, as taps,
+  // are no columns where one further out fills more.
   for (const int axis : written) {
-    if (axis >= 0 && alone(axis) && (has(single_a, axis) || has(single_b, axis))) result.column = axis;
+    if (axis < 0 || !alone(axis) || !(has(single_a, axis) || has(single_b, axis))) continue;
+    const bool few = extent(axis) < kFewColumns && result.column >= 0 && extent(result.column) >= 2 * kFewColumns;
+    if (!few) result.column = axis;
   }
   // Parts of rows are those of the columns that their reductions run along.
   if (group.tile_is_part) result.column = has(written, group.part->whole) && alone(group.part->whole) ? group.part->whole : -1;
@@ -312,6 +341,7 @@ std::optional<TensorAxes> axes_of_sum(const Nest& nest, const NestStructure& str
     if (other.pack >= 0 && 5 * fewest_tiles(other) <= 4 * fewest_tiles(best)) best = other;
   }
   if (lies_across_tiles(loop_group, a, best) || lies_across_tiles(loop_group, b, best)) return std::nullopt;
+  if (starts_anywhere(loop_group, a, best) || starts_anywhere(loop_group, b, best)) return std::nullopt;
   return best;
 }
 

@@ -173,7 +173,8 @@ double filled_share(const TensorAxes& axes) {
 
 /// Is the rule for places that others leave, not one of those that are applied together?
 bool stands_alone(const std::string& rule) {
-  return rule == kSkippingRule || rule == kOrderingRule || rule == kGatheringRule || rule == kShortRowsRule;
+  return rule == kSkippingRule || rule == kOrderingRule || rule == kColumnsRule || rule == kGatheringRule ||
+         rule == kShortRowsRule;
 }
 
 /// Of the columns that make up for reading rows of many terms: fewer columns read them again and again.
@@ -404,6 +405,9 @@ std::set<std::string> rules_for_tensor_cores(RuleVariants& variants, const std::
     if (fuses(direct)) return direct;
     if (orders && finds_place(with(direct, kOrderingRule))) return with(direct, kOrderingRule);
   }
+  // Terms that lie side by side stay so where columns may lie behind them.
+  const bool columns = for_products.contains(kColumnsRule);
+  if (columns && !finds_place(usual) && finds_place(with(usual, kColumnsRule))) return with(usual, kColumnsRule);
   // Another order of terms needs smaller copies than other rules do.
   if (orders && !finds_place(usual) && finds_place(with(usual, kOrderingRule))) return with(usual, kOrderingRule);
   if (orders && for_products.contains(kRoundingRule) && !finds_place(usual)) {

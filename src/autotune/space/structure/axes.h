@@ -29,10 +29,6 @@ std::vector<std::optional<std::int64_t>> constant_terms(const Access& access);
 /// The axes of these dims in a loop group that has the access; -1: an index follows none.
 std::vector<int> followed_axes(const LoopGroup& loop_group, const Access& access);
 
-/// For each index of an access the dims of the statement that it is a sum of, with their factors, which are whole; none where it is anything
-/// else.
-std::vector<std::map<int, std::int64_t>> moving_dims(const Access& access);
-
 /// For each index of an access the dims of the statement that it is the sum of, beside a constant (the taps of a convolution); none
 /// where it is anything else.
 std::vector<std::vector<int>> summed_dims(const Access& access);

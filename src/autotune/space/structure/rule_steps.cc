@@ -250,8 +250,9 @@ bool is_for_products(const std::string& rule) {
          rule == "gather_terms" || rule == "batch_first" || rule == "repeat_product" || rule == kJoiningRule ||
          rule == kJoinedRule || rule == kShortRowsRule || rule == kSumJoiningRule || rule == kKeepingRule ||
          rule == "split_terms" || rule == kSeparatingRule || rule == kAligningRule || rule == kGatheringRule ||
-         rule == kOrderingRule || rule == kExpandingRule || rule == kFactoringRule || rule == kIntegerRule ||
-         rule == kNestingRule || rule == kOperandRule || rule == kPartsRule || rule == kMixedPartsRule || rule == kRowsRule;
+         rule == kOrderingRule || rule == kColumnsRule || rule == kExpandingRule || rule == kFactoringRule ||
+         rule == kIntegerRule || rule == kNestingRule || rule == kOperandRule || rule == kPartsRule || rule == kMixedPartsRule ||
+         rule == kRowsRule;
 }
 
 bool multiplies_zeros(const std::string& rule) { return rule == "zero_terms"; }

@@ -37,6 +37,7 @@ inline constexpr const char* kAcrossRule = "product_across";
 /// The rule that copies operands whose rows tensor copies cannot read.
 inline constexpr const char* kAligningRule = "copy_rows";
 inline constexpr const char* kGatheringRule = "gather_rows";  ///< copies of what they cannot step along
+inline constexpr const char* kColumnsRule = "columns_last";   ///< copies of operands whose tiles start where tensor copies cannot
 inline constexpr const char* kOrderingRule = "terms_last";    ///< copies that are no larger than their operands
 
 /// The rule that keeps a computed operand in the 16 bits of the other one.

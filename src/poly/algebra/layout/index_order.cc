@@ -53,6 +53,29 @@ Statement copy_of(const Nest& nest, const Statement& sum, const Access& read, co
 
 }  // namespace
 
+IndexOrder with_last(int count, int last) {
+  IndexOrder order;
+  for (int k = 0; k < count; ++k) {
+    if (k != last) order.push_back(k);
+  }
+  order.push_back(last);
+  return order;
+}
+
+int own_index(const Statement& statement, const Access& access, int dim) {
+  const std::vector<std::set<int>> indices = dims_of_indices(statement, access);
+  const std::vector<isl::pw_aff> functions = functions_of(access.relation);
+  int own = -1;
+  for (std::size_t k = 0; k < indices.size(); ++k) {
+    if (!indices[k].contains(dim)) continue;
+    const isl::map index = isl::manage(isl_map_from_pw_aff(functions[k].copy())).intersect_domain(statement.domain),
+                   value = isl::manage(isl_map_from_pw_aff(dim_function(statement.domain, dim).release()));
+    if (own >= 0 || !index.is_subset(value)) return -1;
+    own = static_cast<int>(k);
+  }
+  return own;
+}
+
 Access read_of_copy(Nest& nest, const Nest& before, const Statement& sum, const Access& read, const IndexOrder& order) {
   const std::string copied = fresh_name(nest, read.tensor + "_copy");
   Tensor tensor = reordered(before.tensor(read.tensor), order, copied);

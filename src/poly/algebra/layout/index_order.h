@@ -11,6 +11,12 @@ namespace nestor {
 
 using IndexOrder = std::vector<int>;  ///< old places of indices, in their new order
 
+/// The order in which one of `count` places comes last.
+IndexOrder with_last(int count, int last);
+
+/// The place of the index that is the dim by itself, if no other index follows it; else -1.
+int own_index(const Statement& statement, const Access& access, int dim);
+
 /// What the statement `sum` reads in place of `read`: the same elements in a new copy, with the indices in the order, which a statement of
 /// its own before the sum fills. `nest` gets both; `before` is the nest that `sum` is one of.
 Access read_of_copy(Nest& nest, const Nest& before, const Statement& sum, const Access& read, const IndexOrder& order);

@@ -40,21 +40,6 @@ struct Terms {
   std::vector<std::size_t> operands;  ///< ordinals of reads whose last index is another one
 };
 
-/// The index that is the dim by itself, if no other index follows it; else -1.
-int own_index(const Statement& statement, const Access& access, int dim) {
-  const std::vector<std::set<int>> indices = dims_of_indices(statement, access);
-  const std::vector<isl::pw_aff> functions = functions_of(access.relation);
-  int own = -1;
-  for (std::size_t k = 0; k < indices.size(); ++k) {
-    if (!indices[k].contains(dim)) continue;
-    const isl::map index = isl::manage(isl_map_from_pw_aff(functions[k].copy())).intersect_domain(statement.domain),
-                   value = isl::manage(isl_map_from_pw_aff(dim_function(statement.domain, dim).release()));
-    if (own >= 0 || !index.is_subset(value)) return -1;
-    own = static_cast<int>(k);
-  }
-  return own;
-}
-
 /// Are neighbouring elements of the operand neighbouring terms, or neighbouring rows of the product?
 bool has_runs(const Statement& sum, std::size_t operand, std::size_t other, int term) {
   const Access& read = sum.reads[operand];
@@ -160,16 +145,6 @@ int better_column(const Nest& nest, const Statement& sum, std::size_t a, std::si
     }
   }
   return -1;
-}
-
-/// The order in which one of `count` places comes last.
-IndexOrder with_last(int count, int last) {
-  IndexOrder order;
-  for (int k = 0; k < count; ++k) {
-    if (k != last) order.push_back(k);
-  }
-  order.push_back(last);
-  return order;
 }
 
 /// The statement with its dims in the order.

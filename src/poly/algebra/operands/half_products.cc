@@ -70,6 +70,37 @@ std::vector<std::set<int>> dims_of_indices(const Statement& statement, const Acc
   return result;
 }
 
+std::vector<std::map<int, std::int64_t>> moving_dims(const Access& access) {
+  // What the relation says about its own domain is no part of the function.
+  isl_map* plain = isl_map_gist_domain(access.relation.copy(), isl_map_domain(access.relation.copy()));
+  isl_pw_multi_aff* functions = isl_pw_multi_aff_from_map(plain);
+  const int rank = static_cast<int>(isl_map_dim(access.relation.get(), isl_dim_out));
+  const int dims = static_cast<int>(isl_map_dim(access.relation.get(), isl_dim_in));
+  std::vector<std::map<int, std::int64_t>> result(static_cast<std::size_t>(rank));
+  for (int k = 0; k < rank; ++k) {
+    isl_pw_aff* function = isl_pw_multi_aff_get_pw_aff(functions, k);
+    // Where the access is not defined does not matter.
+    function = isl_pw_aff_gist(function, isl_pw_aff_domain(isl_pw_aff_copy(function)));
+    if (isl_pw_aff_n_piece(function) == 1) {
+      isl_aff* affine = isl_pw_aff_as_aff(isl_pw_aff_copy(function));
+      std::map<int, std::int64_t>& moving = result[static_cast<std::size_t>(k)];
+      bool whole = true;
+      for (int d = 0; d < dims; ++d) {
+        if (isl_aff_involves_dims(affine, isl_dim_in, d, 1) != isl_bool_true) continue;
+        isl_val* factor = isl_aff_get_coefficient_val(affine, isl_dim_in, d);
+        whole = whole && isl_val_is_int(factor) == isl_bool_true;
+        moving[d] = whole ? isl_val_get_num_si(factor) : 0;
+        isl_val_free(factor);
+      }
+      if (!whole) moving.clear();
+      isl_aff_free(affine);
+    }
+    isl_pw_aff_free(function);
+  }
+  isl_pw_multi_aff_free(functions);
+  return result;
+}
+
 bool moves_in_strides(const Access& access, const std::vector<int>& dims) {
   struct Search {
     const std::vector<int>& dims;

@@ -4,6 +4,8 @@
 #include "poly/nest/nest.h"
 
 #include <cstddef>
+#include <cstdint>
+#include <map>
 #include <optional>
 #include <set>
 #include <utility>
@@ -22,6 +24,10 @@ bool follows_own_dim(const Statement& sum, std::size_t operand, std::size_t othe
 
 /// Dims that each index of an access follows.
 std::vector<std::set<int>> dims_of_indices(const Statement& statement, const Access& access);
+
+/// For each index of an access the dims of the statement that it is a sum of, with their factors, which are whole; none where it is anything
+/// else.
+std::vector<std::map<int, std::int64_t>> moving_dims(const Access& access);
 
 /// Does an index move by several elements along a dim among `dims`?
 bool moves_in_strides(const Access& access, const std::vector<int>& dims);

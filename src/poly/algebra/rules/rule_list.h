@@ -32,6 +32,7 @@ const Rule& gather_rows_rule();
 const Rule& gather_terms_rule();
 const Rule& batch_first_rule();
 const Rule& terms_last_rule();
+const Rule& columns_last_rule();
 const Rule& copy_rows_rule();
 const Rule& join_rows_rule();
 const Rule& join_short_rows_rule();
