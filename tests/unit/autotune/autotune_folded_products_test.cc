@@ -90,16 +90,27 @@ TEST(FoldedProducts, ResultsThatLeaveStayWithTheirProduct) {
   EXPECT_TRUE(is_folded(pooled_features(false)));
 }
 
-/// out[a, b] = sum over r of tanh(sum over c of q[r, a, c] k[r, b, c]): a bias that all rows of r share has such a gradient.
-Nest summed_scores() {
-  const std::string cell = "0 <= a < A and 0 <= b < A", score = "0 <= r < R and " + cell;
-  return NestBuilder("summed_scores", {{"R", 128}, {"A", 256}})
-      .tensor("q", TensorRole::input, {"R", "A", "32"}, kHalf)
+/// out[a, b] = sum over r of tanh(sum over c of q[r, a, c] k[r, b, c]): a bias that all rows of r share has such a gradient. `behind`: q is made
+/// by another product.
+Nest summed_scores(bool behind) {
+  const std::string place = "0 <= r < R and 0 <= a < A and 0 <= c < 32", cell = "0 <= a < A and 0 <= b < A",
+                    score = "0 <= r < R and " + cell;
+  NestBuilder builder("summed_scores", {{"R", 128}, {"A", 256}});
+  builder.tensor("q", behind ? TensorRole::temporary : TensorRole::input, {"R", "A", "32"}, kHalf)
       .tensor("k", TensorRole::input, {"R", "A", "32"}, kHalf)
       .tensor("s", TensorRole::temporary, {"R", "A", "A"})
       .tensor("sum", TensorRole::temporary, {"A", "A"})
-      .tensor("out", TensorRole::output, {"A", "A"})
-      .statement("s_init[r, a, b] : " + score, "s[r, a, b]", {}, number(0))
+      .tensor("out", TensorRole::output, {"A", "A"});
+  if (behind) {
+    builder.tensor("x", TensorRole::input, {"R", "A", "64"}, kHalf)
+        .tensor("w", TensorRole::input, {"32", "64"}, kHalf)
+        .tensor("q_sum", TensorRole::temporary, {"R", "A", "32"})
+        .statement("q_init[r, a, c] : " + place, "q_sum[r, a, c]", {}, number(0))
+        .statement("q_sum[r, a, c, e] : " + place + " and 0 <= e < 64", "q_sum[r, a, c]", {"x[r, a, e]", "w[c, e]"},
+                   wide(0) * wide(1), ReductionOp::add)
+        .statement("q[r, a, c] : " + place, "q[r, a, c]", {"q_sum[r, a, c]"}, ScalarExpr::cast(kHalf, read(0) * number(0.25)));
+  }
+  return builder.statement("s_init[r, a, b] : " + score, "s[r, a, b]", {}, number(0))
       .statement("s[r, a, b, c] : " + score + " and 0 <= c < 32", "s[r, a, b]", {"q[r, a, c]", "k[r, b, c]"}, wide(0) * wide(1),
                  ReductionOp::add)
       .statement("sum_init[a, b] : " + cell, "sum[a, b]", {}, number(0))
@@ -109,9 +120,19 @@ Nest summed_scores() {
       .build();
 }
 
+TEST(FoldedProducts, ProductsThatAreAddedUpHaveOneKernelBehindAnother) {
+  SearchedProblem problem(summed_scores(true), {});
+  const Point first = problem.space->defaults().front();
+  const Candidate candidate = problem.space->candidate(first);
+  ASSERT_EQ(candidate.infeasible, "");
+  EXPECT_EQ(count_steps(candidate, "tensor_cores"), 2);
+  EXPECT_EQ(count_steps(candidate, "gpu_threads"), 0);
+  EXPECT_EQ(problem.difference(first, {{"R", 3}, {"A", 70}}, 4e-3), "");
+}
+
 TEST(FoldedProducts, WhatABlockAddsUpMakesNoOtherBlocks) {
   constexpr std::int64_t kManyUnits = 132, kSide = 256;
-  SearchedProblem problem(summed_scores(), {});
+  SearchedProblem problem(summed_scores(false), {});
   const auto space = make_nest_space(problem.schedules, problem.sizes, gpu_space_limits(90, 227 << 10, kManyUnits));
   const Candidate candidate = space->candidate(space->defaults().front());
   ASSERT_EQ(candidate.infeasible, "");

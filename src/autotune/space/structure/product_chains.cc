@@ -147,7 +147,8 @@ class Stages {
   }
 
   /// Are the columns of all products among the members reduced along one axis, so that nothing along it leaves, and rows are theirs in common? Then
-  /// a block takes tile after tile of columns, and keeps values of its rows alone.
+  /// a block takes tile after tile of columns, and keeps values of its rows alone. Or are products added up along an axis of both operands? Then
+  /// a block takes one product after the other, and keeps one tile.
   bool is_folded(std::size_t first, std::size_t last) const {
     if (reads_elsewhere(first, last)) return false;
     std::set<int> streamed;
@@ -164,7 +165,9 @@ class Stages {
       if (!member.products.empty() || std::any_of(member.read.begin(), member.read.end(), is_result))
         results.insert(member.written.begin(), member.written.end());
     }
-    return streamed.size() == 1 && has_columns(first, last, *streamed.begin()) && keeps_columns(first, last, *streamed.begin());
+    if (streamed.size() != 1) return false;
+    const int axis = *streamed.begin();
+    return (has_columns(first, last, axis) || has_products(first, last, axis)) && keeps_columns(first, last, axis);
   }
 
   /// Do all products among the members have columns along the axis, and rows of the other operand along an axis that all members share?
@@ -177,6 +180,22 @@ class Stages {
       }
     }
     return !rows.empty();
+  }
+
+  /// Is there a product for each point of the axis, with rows and columns that all members share?
+  bool has_products(std::size_t first, std::size_t last, int axis) const {
+    const std::vector<int> common = common_axes(structure_, loop_groups(first, last), members_[first].loop_group);
+    const auto is_shared = [&](const Product& product, const std::vector<int>& of, const std::vector<int>& other) {
+      return std::any_of(common.begin(), common.end(),
+                         [&](int each) { return has(of, each) && !has(other, each) && has(product.written, each); });
+    };
+    for (std::size_t k = first; k < last; ++k) {
+      for (const Product& product : members_[k].products) {
+        const bool each = has(product.a, axis) && has(product.b, axis) && has(product.written, axis);
+        if (!each || !is_shared(product, product.a, product.b) || !is_shared(product, product.b, product.a)) return false;
+      }
+    }
+    return true;
   }
 
   /// Does nothing along the axis leave the members?
