@@ -84,7 +84,8 @@ std::optional<Filling> filling_of(const Nest& nest, const Statement& sum, std::s
   if (whole.is_subset(domain)) return std::nullopt;
   why = "neither operand has elements that are for terms left out alone, beside one that is there for all terms";
   const isl::set left_out = whole.subtract(domain);
-  for (const auto& [filled, other] : {std::pair(operands->first, operands->second), std::pair(operands->second, operands->first)}) {
+  for (const auto& [filled, other] :
+       {std::pair(operands->first, operands->second), std::pair(operands->second, operands->first)}) {
     Filling filling{filled, other, whole, extended(sum.reads[filled], whole), extended(sum.reads[other], whole), {}, {}};
     filling.kept = domain.apply(filling.filled_access);
     filling.zeros = left_out.apply(filling.filled_access).coalesce();
