@@ -206,6 +206,25 @@ TEST(Bf16x6Space, ChainsOfProductsHaveAKernelForEach) {
   }
 }
 
+/// A triangular matrix has zeros beside it first: tiles of products have whole rows of terms.
+TEST(Bf16x6Space, RowsUnderATriangleAreMadeWhole) {
+  const std::string cell = "0 <= m < M and 0 <= n < N";
+  const Nest triangle = NestBuilder("triangle", {{"M", 8192}, {"N", 512}})
+                            .tensor("x", TensorRole::input, {"M", "N"})
+                            .tensor("w", TensorRole::input, {"N", "N"})
+                            .tensor("r", TensorRole::temporary, {"M", "N"})
+                            .tensor("out", TensorRole::output, {"M", "N"})
+                            .statement("r_init[m, n] : " + cell, "r[m, n]", {}, number(0))
+                            .statement("r_sum[m, n, k] : " + cell + " and 0 <= k <= n", "r[m, n]", {"w[n, k]", "x[m, k]"},
+                                       read(0) * read(1), ReductionOp::add)
+                            .statement("out[m, n] : " + cell, "out[m, n]", {"r[m, n]"}, read(0) * number(0.5))
+                            .build();
+  Guesses guesses(triangle, {});
+  ASSERT_TRUE(guesses.in_parts(0));
+  EXPECT_TRUE(guesses.has_rule(0, "zero_terms"));
+  EXPECT_EQ(guesses.wrong(guesses.points.at(0), {{"M", 70}, {"N", 132}}), "");
+}
+
 TEST(Bf16x6Space, SmallProductsStayOnLanes) {
   Guesses guesses(f32_product(), {{"M", 256}, {"N", 256}, {"K", 256}});
   EXPECT_FALSE(guesses.in_parts(0));

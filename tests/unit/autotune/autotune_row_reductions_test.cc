@@ -136,5 +136,14 @@ TEST(RowReductions, ACovarianceInF32IsOneKernelOfSixProducts) {
   EXPECT_EQ(wrong(guesses, 0, {{"R", 75}, {"C", 132}}, 1e-5), "");
 }
 
+TEST(RowReductions, FewProductsOnLanesLeaveRowsForManyBlocks) {
+  testing::SpaceGuesses guesses(covariance(), {{"R", 64}, {"C", 512}});
+  const Candidate first = guesses.space->candidate(guesses.points.at(0));
+  ASSERT_EQ(first.infeasible, "");
+  EXPECT_EQ(count_steps(first, "tensor_cores"), 0);
+  EXPECT_TRUE(applies(first, "row_reduction", "out")) << listed(first);
+  EXPECT_EQ(wrong(guesses, 0, {{"R", 5}, {"C", 130}}, 1e-5), "");
+}
+
 }  // namespace
 }  // namespace nestor

@@ -180,6 +180,21 @@ Nest colours() {
       .build();
 }
 
+/// Signals of several channels under filters as long as a tile has terms: they slide along memory, so that rows of tiles would overlap.
+Nest long_filters() {
+  const std::string cell = "0 <= n < B and 0 <= f < F and 0 <= y < 16*Y";
+  return NestBuilder("long_filters", {{"B", 2}, {"F", 40}, {"Y", 9}})
+      .tensor("x", TensorRole::input, {"B", "24", "16*Y + 31"}, kHalf)
+      .tensor("w", TensorRole::input, {"F", "24", "32"}, kHalf)
+      .tensor("sum", TensorRole::temporary, {"B", "F", "16*Y"})
+      .tensor("out", TensorRole::output, {"B", "F", "16*Y"}, kHalf)
+      .statement("sum_init[n, f, y] : " + cell, "sum[n, f, y]", {}, number(0))
+      .statement("sum[n, f, y, k, t] : " + cell + " and 0 <= k < 24 and 0 <= t < 32", "sum[n, f, y]",
+                 {"x[n, k, y + t]", "w[f, k, t]"}, wide(0) * wide(1), ReductionOp::add)
+      .statement("out[n, f, y] : " + cell, "out[n, f, y]", {"sum[n, f, y]"}, ScalarExpr::cast(kHalf, read(0) * number(0.1)))
+      .build();
+}
+
 struct OrderCase {
   const char* name;
   Nest nest;
@@ -195,6 +210,7 @@ INSTANTIATE_TEST_SUITE_P(
                       OrderCase{"zeros_around_channels_first", with_edges(true, false), "terms_last"},
                       OrderCase{"edges_of_channels_first", with_edges(false, false), "terms_last"},
                       OrderCase{"zeros_around_channels_last", with_edges(true, true), "skip_zeros"},
+                      OrderCase{"long_filters", long_filters(), "terms_last"},
                       OrderCase{"image_gradient", image_gradient(), "terms_last"},
                       OrderCase{"filter_gradient", filter_gradient(), "", true},
                       OrderCase{"gradient_of_channels_first", filter_gradient_of_channels_first(), "columns_last"},

@@ -121,5 +121,37 @@ TEST(MaterializeFactor, PlacesWithGapsAndNumbersOfTapsAreNotShared) {
   }
 }
 
+/// out[i, d] = sum over j of the value where the label of d is j's number in f32: what a class has, for each of many that name it.
+Nest of_classes(const ScalarExpr& value, double otherwise = 0) {
+  const ScalarExpr named = ScalarExpr::make(ScalarOp::eq, {read(1), read(2)});
+  return NestBuilder("of_classes", {{"Q", 5}, {"K", 7}, {"D", 4}})
+      .tensor("s", TensorRole::input, {"Q", "K"})
+      .tensor("label", TensorRole::input, {"D"})
+      .tensor("number", TensorRole::input, {"K"})
+      .tensor("out", TensorRole::output, {"Q", "D"})
+      .statement("init[i, d] : 0 <= i < Q and 0 <= d < D", "out[i, d]", {}, number(0))
+      .statement("sum[i, d, j] : 0 <= i < Q and 0 <= d < D and 0 <= j < K", "out[i, d]", {"s[i, j]", "label[d]", "number[j]"},
+                 ScalarExpr::make(ScalarOp::select, {named, value, number(otherwise)}), ReductionOp::add)
+      .build();
+}
+
+TEST(MaterializeFactor, WhatAConditionTakesIsComputedOnce) {
+  const ScalarExpr power = apply(ScalarOp::exp, read(0));
+  const Nest before = of_classes(power), nest = rule("materialize_factor").apply(before, {"sum"}).nest;
+  validate(nest);
+  EXPECT_EQ(nest.statement("out_factor").dims, (std::vector<std::string>{"i", "j"}));
+  EXPECT_EQ(nest.statement("sum").value.op(), ScalarOp::select);
+  EXPECT_EQ(differences(before, nest, {{"Q", 3}, {"K", 5}, {"D", 4}}, 3), 0);
+  EXPECT_TRUE(rule("materialize_factor").find(nest).empty()) << "once";
+  EXPECT_TRUE(rule("materialize_factor").find(of_classes(read(0))).empty()) << "nothing is computed";
+  EXPECT_TRUE(rule("materialize_factor").find(of_classes(power, 1)).empty()) << "what is left out counts";
+  Nest partly = before;
+  for (Statement& statement : partly.statements) {
+    if (statement.name == "sum")
+      statement.reads[0].relation = parse_map("[Q, K, D] -> { sum[i, d, j] -> s[i, j - 1] : j >= 1 }", "test");
+  }
+  EXPECT_TRUE(rule("materialize_factor").find(partly).empty()) << "what it reads is not there at the first point";
+}
+
 }  // namespace
 }  // namespace nestor

@@ -223,6 +223,22 @@ bool starts_anywhere(const LoopGroup& loop_group, const Access& operand, const T
   });
 }
 
+/// Does one index of an operand run along terms and along rows or columns, as signals do that filters slide over? Rows of such tiles would overlap.
+bool overlaps_rows(const LoopGroup& loop_group, const Access& operand, const TensorAxes& axes) {
+  const std::vector<std::map<int, std::int64_t>> moving = moving_dims(operand);
+  return std::any_of(moving.begin(), moving.end(), [&](const std::map<int, std::int64_t>& dims) {
+    const auto runs_along = [&](int axis) { return axis >= 0 && dims.contains(loop_group.position_of(axis)); };
+    return runs_along(axes.reduction_axis) && (runs_along(axes.row) || runs_along(axes.column) || runs_along(axes.pack));
+  });
+}
+
+/// Do several products add up in a tensor, as those of parts do? They take longer than waves of blocks are modelled for: wide tiles were measured
+/// to be better.
+bool several_products(const Nest& nest, const std::string& tensor) {
+  const std::vector<const Statement*> writers = writers_of(nest, tensor);
+  return std::count_if(writers.begin(), writers.end(), [](const Statement* writer) { return multiplies_matrices(*writer); }) > 1;
+}
+
 /// Notes the axis whose values may be places within rows, as images of a batch may be within those of a convolution: another one that the
 /// operand of the rows has alone, further out. Of several the one that fills packs best, and then the longest.
 template <class Alone>
@@ -318,6 +334,7 @@ std::optional<TensorAxes> axes_of_sum(const Nest& nest, const NestStructure& str
                         result.tap_axes.empty() && result.chunk_axis < 0;
     if (!chunks) return std::nullopt;
     result.chunk_axis = axis;
+    result.chunks = several_products(nest, statement.write.tensor) ? 1 : extent(axis);
   }
   // Copies bring whole tiles of terms.
   const isl::set domain = statement.domain.intersect_params(full_context(nest));
@@ -330,7 +347,7 @@ std::optional<TensorAxes> axes_of_sum(const Nest& nest, const NestStructure& str
     other.row_extent = extent(axis);
     other.row_stride = stride_of(loop_group, has(in_a, axis) ? a : b, axis);
     if (packs && result.chunk_axis < 0) find_pack(loop_group, has(in_a, axis) ? a : b, alone, domain, other);
-    other.others = points / std::max<std::int64_t>(other.row_extent * other.pack_extent * other.column_extent, 1);
+    other.others = points / std::max<std::int64_t>(other.row_extent * other.pack_extent * other.column_extent * other.chunks, 1);
     return other;
   };
   TensorAxes best = with_rows(result.row);
@@ -340,8 +357,11 @@ std::optional<TensorAxes> axes_of_sum(const Nest& nest, const NestStructure& str
     const TensorAxes other = with_rows(axis);
     if (other.pack >= 0 && 5 * fewest_tiles(other) <= 4 * fewest_tiles(best)) best = other;
   }
-  if (lies_across_tiles(loop_group, a, best) || lies_across_tiles(loop_group, b, best)) return std::nullopt;
-  if (starts_anywhere(loop_group, a, best) || starts_anywhere(loop_group, b, best)) return std::nullopt;
+  for (const Access* operand : {&a, &b}) {
+    if (lies_across_tiles(loop_group, *operand, best) || starts_anywhere(loop_group, *operand, best) ||
+        overlaps_rows(loop_group, *operand, best))
+      return std::nullopt;
+  }
   return best;
 }
 

@@ -33,6 +33,7 @@ struct TensorAxes {
   bool fixed_inner = false;  ///< it is known when compiling
   /// Axis of chunks of terms, -1: none. A sum starts anew in each of them, has all terms of it at once (`inner`), and another one adds up.
   int chunk_axis = -1;
+  std::int64_t chunks = 1;   ///< of them, where one product adds up; else they count among `others`
   bool cut_tiles = false;    ///< with `column`: some tiles have less columns or terms than others, as under a mask
   bool cut_columns = false;  ///< some rows have fewer columns than others: tiles of columns are a loop in the block of their rows
   bool same_taps = true;     ///< all products sum over the same values of other dims, which may be loops around them
@@ -41,7 +42,7 @@ struct TensorAxes {
   std::int64_t row_extent = 1, pack_extent = 1, column_extent = 1;
   std::int64_t stream_extent = 1;  ///< of `reduction_axis`: streamed columns, or terms
   std::int64_t row_stride = 1;     ///< elements of the operand from one row to the next
-  std::int64_t others = 1;         ///< with `column`: points of the common axes beside rows, packs and columns
+  std::int64_t others = 1;         ///< with `column`: points of the common axes beside rows, packs, columns and chunks
   // Extents beside rows and streamed columns, one entry a tile.
   std::vector<TensorOperand> row_operands;       ///< inputs that stay for a block's rows; with `column`: whose rows these are
   std::vector<TensorOperand> streamed_operands;  ///< inputs that come tile by tile; with `column`: whose rows are columns

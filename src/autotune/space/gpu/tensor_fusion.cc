@@ -592,6 +592,12 @@ std::vector<std::set<std::string>> rules_for_products(RuleVariants& variants, st
   if (!for_products.contains(kPartsRule)) return choices;
   std::set<std::string> parts = usual;
   parts.insert(kPartsRule);
+  // Tiles have whole rows of terms.
+  if (for_products.contains(kZerosRule) && products_on_lanes(variants, parts, limits) > 0) {
+    std::set<std::string> whole = parts;
+    whole.insert(kZerosRule);
+    if (products_on_lanes(variants, whole, limits) < products_on_lanes(variants, parts, limits) / 2) parts = std::move(whole);
+  }
   if (adds_up_chunks_beside_composites(variants, parts)) return choices;
   const double saved = products_on_lanes(variants, choices.front(), limits) - products_on_lanes(variants, parts, limits);
   if (saved >= kManyPoints) choices.insert(choices.begin(), parts);

@@ -48,7 +48,7 @@ double modelled_cycles(const TensorAxes& axes, const TensorChoice& choice, std::
   const double copies = 2 * (read_rows + read_columns) / kCopiedBytes;
   const double term = std::max(products, copies) + kRound / number(terms_of_tile(axes, choice));
   const std::int64_t waves = ceil_div(blocks_of(axes, choice) * parts, std::int64_t{limits.units});
-  const double wave = number(axes.inner * axes.taps) / number(parts) * term + kStart;
+  const double wave = number(axes.inner * axes.taps * axes.chunks) / number(parts) * term + kStart;
   if (parts == 1) return number(waves) * wave;
   // Each part is written and read once, in f32.
   const double results = number(axes.row_extent * axes.pack_extent) * number(axes.column_extent) * number(axes.others);

@@ -54,7 +54,10 @@ class GroupFinder {
       int last = end_of_run(first);
       FusionGroup group = group_of(first, last);
       // The longest run is tried first, since it mostly is legal; what is not legal as a whole is grown loop group by loop group.
-      if (last - first > 1 && !(legal(group) && keeps_parallel(group))) {
+      const bool whole = last - first == 1 || (legal(group) && keeps_parallel(group));
+      if (!whole && can_keep_prefixes(group)) {
+        group = without_prefixes(group);
+      } else if (!whole) {
         int grown = first + 1;
         while (grown < last && legal(group_of(first, grown + 1)) && keeps_parallel(group_of(first, grown + 1))) ++grown;
         last = grown;
@@ -74,6 +77,20 @@ class GroupFinder {
   }
 
  private:
+  /// Without the axes along which members have running sums.
+  FusionGroup without_prefixes(FusionGroup group) const {
+    for (const int u : group.loop_groups)
+      std::erase(group.axes, axis_of_prefixes(base_.nest(), structure_, structure_.loop_groups[static_cast<std::size_t>(u)]));
+    return group;
+  }
+
+  /// Do members read running sums at other places than their own, so that a block has to keep whole rows of them?
+  bool can_keep_prefixes(const FusionGroup& group) const {
+    if (fusion_ != Fusion::maximal) return false;
+    const FusionGroup rows = without_prefixes(group);
+    return !rows.axes.empty() && rows.axes.size() < group.axes.size() && legal(rows);
+  }
+
   /// Behind the last place that the run from `first` may have. What a group before has stands between for nothing.
   int end_of_run(int first) const {
     int last = first + 1;

@@ -10,6 +10,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 
 namespace nestor {
 namespace {
@@ -25,10 +26,17 @@ struct Product {
   bool is_of_rows(int axis) const { return has(a, axis) != has(b, axis) && has(written, axis); }
 };
 
+/// A reduction that multiplies no matrices.
+struct Fold {
+  std::set<std::string> read;
+  std::set<int> reduced;
+};
+
 /// What matters of a loop group.
 struct Member {
   int loop_group = -1;
   std::vector<Product> products;
+  std::vector<Fold> folds;
   std::set<std::string> read, written;
   std::set<std::string> elsewhere;  ///< read at an index that is made of its dims, but follows none, as a quotient
 };
@@ -57,6 +65,11 @@ class Stages {
 
   std::vector<ProductStage> cut() {
     add(0, members_.size());
+    const auto products = std::count_if(stages_.begin(), stages_.end(), [&](const ProductStage& stage) {
+      return multiplies(nest_, structure_, stage.loop_groups);
+    });
+    // What stands around the only products is no other stage.
+    if (chains_ == 0 && products < 2) return {{loop_groups(0, members_.size()), false}};
     return std::move(stages_);
   }
 
@@ -69,20 +82,21 @@ class Stages {
       const Statement& statement = nest_.statement(name);
       result.written.insert(statement.write.tensor);
       for (const Access& read : statement.reads) result.read.insert(read.tensor);
-      if (!multiplies_matrices(statement)) continue;
+      std::set<int> reduced;
+      for (std::size_t k = 0; k < loop_group.axes.size(); ++k) {
+        if (loop_group.reduced[k]) reduced.insert(loop_group.axes[k]);
+      }
+      if (!multiplies_matrices(statement)) {
+        std::set<std::string> read;
+        for (const Access& each : statement.reads) read.insert(each.tensor);
+        if (statement.reduction) result.folds.push_back({std::move(read), std::move(reduced)});
+        continue;
+      }
       const auto product = unscaled_contraction_of(statement);
       const Access &a = statement.reads[static_cast<std::size_t>(product->a)],
                    &b = statement.reads[static_cast<std::size_t>(product->b)];
-      Product found{a.tensor,
-                    b.tensor,
-                    followed_axes(loop_group, a),
-                    followed_axes(loop_group, b),
-                    followed_axes(loop_group, statement.write),
-                    {}};
-      for (std::size_t k = 0; k < loop_group.axes.size(); ++k) {
-        if (loop_group.reduced[k]) found.reduced.insert(loop_group.axes[k]);
-      }
-      result.products.push_back(std::move(found));
+      result.products.push_back({a.tensor, b.tensor, followed_axes(loop_group, a), followed_axes(loop_group, b),
+                                 followed_axes(loop_group, statement.write), std::move(reduced)});
     }
     return result;
   }
@@ -132,6 +146,81 @@ class Stages {
     return streamed.size() == 1 && !rows.empty() && std::all_of(of_all->begin(), of_all->end(), is_common);
   }
 
+  /// Are the columns of all products among the members reduced along one axis, so that nothing along it leaves, and rows are theirs in common? Then
+  /// a block takes tile after tile of columns, and keeps values of its rows alone. Or are products added up along an axis of both operands? Then
+  /// a block takes one product after the other, and keeps one tile.
+  bool is_folded(std::size_t first, std::size_t last) const {
+    if (reads_elsewhere(first, last)) return false;
+    std::set<int> streamed;
+    std::set<std::string> results;  // tensors that come from a product
+    const auto is_result = [&](const std::string& tensor) { return results.contains(tensor); };
+    for (std::size_t k = first; k < last; ++k) {
+      const Member& member = members_[k];
+      for (const Product& product : member.products) {
+        if (is_result(product.a_tensor) || is_result(product.b_tensor)) return false;
+      }
+      for (const Fold& fold : member.folds) {
+        if (std::any_of(fold.read.begin(), fold.read.end(), is_result)) streamed.insert(fold.reduced.begin(), fold.reduced.end());
+      }
+      if (!member.products.empty() || std::any_of(member.read.begin(), member.read.end(), is_result))
+        results.insert(member.written.begin(), member.written.end());
+    }
+    if (streamed.size() != 1) return false;
+    const int axis = *streamed.begin();
+    return (has_columns(first, last, axis) || has_products(first, last, axis)) && keeps_columns(first, last, axis);
+  }
+
+  /// Do all products among the members have columns along the axis, and rows of the other operand along an axis that all members share?
+  bool has_columns(std::size_t first, std::size_t last, int axis) const {
+    std::vector<int> rows = common_axes(structure_, loop_groups(first, last), members_[first].loop_group);
+    for (std::size_t k = first; k < last; ++k) {
+      for (const Product& product : members_[k].products) {
+        if (!product.is_of_rows(axis)) return false;
+        std::erase_if(rows, [&](int row) { return !product.is_of_rows(row) || has(product.a, row) == has(product.a, axis); });
+      }
+    }
+    return !rows.empty();
+  }
+
+  /// Is there a product for each point of the axis, with rows and columns that all members share?
+  bool has_products(std::size_t first, std::size_t last, int axis) const {
+    const std::vector<int> common = common_axes(structure_, loop_groups(first, last), members_[first].loop_group);
+    const auto is_shared = [&](const Product& product, const std::vector<int>& of, const std::vector<int>& other) {
+      return std::any_of(common.begin(), common.end(),
+                         [&](int each) { return has(of, each) && !has(other, each) && has(product.written, each); });
+    };
+    for (std::size_t k = first; k < last; ++k) {
+      for (const Product& product : members_[k].products) {
+        const bool each = has(product.a, axis) && has(product.b, axis) && has(product.written, axis);
+        if (!each || !is_shared(product, product.a, product.b) || !is_shared(product, product.b, product.a)) return false;
+      }
+    }
+    return true;
+  }
+
+  /// Does nothing along the axis leave the members?
+  bool keeps_columns(std::size_t first, std::size_t last, int axis) const {
+    const std::set<std::string> outside = read_elsewhere(first, last);
+    for (std::size_t k = first; k < last; ++k) {
+      const LoopGroup& loop_group = structure_.loop_groups[static_cast<std::size_t>(members_[k].loop_group)];
+      for (const std::string& name : loop_group.statements) {
+        const Access& write = nest_.statement(name).write;
+        const bool leaves = nest_.tensor(write.tensor).role != TensorRole::temporary || outside.contains(write.tensor);
+        if (leaves && has(followed_axes(loop_group, write), axis)) return false;
+      }
+    }
+    return true;
+  }
+
+  /// Tensors that others than the members first .. last - 1 read.
+  std::set<std::string> read_elsewhere(std::size_t first, std::size_t last) const {
+    std::set<std::string> found;
+    for (std::size_t k = 0; k < members_.size(); ++k) {
+      if (k < first || k >= last) found.insert(members_[k].read.begin(), members_[k].read.end());
+    }
+    return found;
+  }
+
   /// Does a member read what another one makes elsewhere? Tiles are read at their own places.
   bool reads_elsewhere(std::size_t first, std::size_t last) const {
     std::set<std::string> made;
@@ -145,11 +234,8 @@ class Stages {
 
   /// Elements of temporaries that only the members touch.
   double kept(std::size_t first, std::size_t last) const {
-    std::set<std::string> elsewhere, counted;
-    for (std::size_t k = 0; k < members_.size(); ++k) {
-      if (k >= first && k < last) continue;
-      elsewhere.insert(members_[k].read.begin(), members_[k].read.end());
-    }
+    const std::set<std::string> elsewhere = read_elsewhere(first, last);
+    std::set<std::string> counted;
     double elements = 0;
     for (std::size_t k = first; k < last; ++k) {
       const LoopGroup& loop_group = structure_.loop_groups[static_cast<std::size_t>(members_[k].loop_group)];
@@ -166,10 +252,15 @@ class Stages {
     if (first == last) return;
     std::size_t from = first, to = first;
     double most = 0;
+    bool chain = false;
     for (std::size_t begin = first; begin < last; ++begin) {
       for (std::size_t end = begin + 2; end <= last; ++end) {
         const double elements = kept(begin, end);
-        if (elements <= most || !is_chain(begin, end)) continue;
+        if (elements <= most) continue;
+        const bool in_a_row = is_chain(begin, end);
+        // Beside products in a row others are left as they are.
+        if (!in_a_row && (chains_ > 0 || !is_folded(begin, end))) continue;
+        chain = in_a_row;
         most = elements;
         from = begin;
         to = end;
@@ -179,6 +270,7 @@ class Stages {
       stages_.push_back({loop_groups(first, last), false});
       return;
     }
+    chains_ += chain ? 1 : 0;
     add(first, from);
     stages_.push_back({loop_groups(from, to), true});
     add(to, last);
@@ -188,6 +280,7 @@ class Stages {
   const NestStructure& structure_;
   std::vector<Member> members_;
   std::vector<ProductStage> stages_;
+  int chains_ = 0;  ///< of products in a row
 };
 
 }  // namespace

@@ -16,7 +16,8 @@ struct ProductStage {
 
 /// Loop groups in textual order, cut around chains of products: first the one that keeps most elements from memory, then others beside it.
 /// Queries, keys and values that are products themselves are stages before attention, and a product of its result is one behind it.
-/// Without a chain they are one stage.
+/// Without a chain, products whose columns are reduced to values of rows are parted so from other products: in one kernel they keep what they
+/// multiply from memory. Without either they are one stage.
 std::vector<ProductStage> product_stages(const Nest& nest, const NestStructure& structure, const std::vector<int>& loop_groups);
 
 /// Is what the loop groups make of sums of few elements (guards of products) stored, and read again among them? One kernel has it in registers

@@ -246,7 +246,7 @@ bool enabled_by_default(const std::string& rule) {
 }
 
 bool is_for_products(const std::string& rule) {
-  return rule == "zero_terms" || rule == kSkippingRule || rule == "narrow_copies" || rule == kRoundingRule ||
+  return rule == kZerosRule || rule == kSkippingRule || rule == "narrow_copies" || rule == kRoundingRule ||
          rule == "gather_terms" || rule == "batch_first" || rule == "repeat_product" || rule == kJoiningRule ||
          rule == kJoinedRule || rule == kShortRowsRule || rule == kSumJoiningRule || rule == kKeepingRule ||
          rule == "split_terms" || rule == kSeparatingRule || rule == kAligningRule || rule == kGatheringRule ||
@@ -255,7 +255,7 @@ bool is_for_products(const std::string& rule) {
          rule == kRowsRule;
 }
 
-bool multiplies_zeros(const std::string& rule) { return rule == "zero_terms"; }
+bool multiplies_zeros(const std::string& rule) { return rule == kZerosRule; }
 
 bool costs_accuracy(const std::string& rule) { return rule == "exp2_scale"; }
 

@@ -76,6 +76,7 @@ inline constexpr const char* kOperandRule = "nest_operands";
 
 /// Makes of reductions over rows and columns of products some along each row, which a kernel of products takes, and others over rows.
 inline constexpr const char* kRowsRule = "row_reduction";
+inline constexpr const char* kZerosRule = "zero_terms";
 
 /// Axes of `structure`, that of the schedule after `steps`, along which the splitting rule can cut reductions.
 std::set<int> splittable_axes(BaseSchedules& schedules, const std::vector<Step>& steps, const NestStructure& structure);

@@ -32,6 +32,17 @@ std::optional<std::pair<std::size_t, std::size_t>> half_products(const Statement
   return a && b && *a != *b ? std::optional(std::pair(*a, *b)) : std::nullopt;
 }
 
+std::optional<std::pair<std::size_t, std::size_t>> products_of_one_width(const Statement& statement) {
+  if (const auto halves = half_products(statement)) return halves;
+  if (statement.reduction != ReductionOp::add || statement.value.op() != ScalarOp::mul) return std::nullopt;
+  const auto is_wide = [](const ScalarExpr& factor) {
+    return factor.op() == ScalarOp::read && factor.type() == ElementType::f32;
+  };
+  const std::vector<ScalarExpr>& args = statement.value.args();
+  if (!std::all_of(args.begin(), args.end(), is_wide) || args[0].ordinal() == args[1].ordinal()) return std::nullopt;
+  return std::pair(static_cast<std::size_t>(args[0].ordinal()), static_cast<std::size_t>(args[1].ordinal()));
+}
+
 std::vector<std::pair<std::size_t, std::size_t>> wide_and_half(const Nest& nest, const Statement& statement) {
   std::vector<std::pair<std::size_t, std::size_t>> found;
   if (statement.reduction != ReductionOp::add || statement.value.op() != ScalarOp::mul ||

@@ -16,6 +16,9 @@ namespace nestor {
 /// Ordinals of the two different reads of 16 bits whose products, in f32, the statement adds up; nullopt: it is something else.
 std::optional<std::pair<std::size_t, std::size_t>> half_products(const Statement& statement);
 
+/// The same, or ordinals of two different reads of f32.
+std::optional<std::pair<std::size_t, std::size_t>> products_of_one_width(const Statement& statement);
+
 /// Of a sum of products in f32, the pairs of an f32 temporary's read and one of 16 bits that are its factors, as ordinals.
 std::vector<std::pair<std::size_t, std::size_t>> wide_and_half(const Nest& nest, const Statement& statement);
 

@@ -2,7 +2,8 @@
 //
 // Pattern    r_e += f(p) t_q, where t is a 16-bit tensor (f32: then f is made of inputs, and of
 //            temporaries along fewer dims), and f an expression that does not change along some dims of e that q follows,
-//            and changes along others that q does not (sum_j sigmoid(s_ij) v_jd).
+//            and changes along others that q does not (sum_j sigmoid(s_ij) v_jd). Or r_e += select(c_q, f(p), 0), with c a condition of data
+//            and f of functions: what is summed up of few classes.
 // Rewrite    f'_p = f(p), in f32, over the dims along which f changes, before the sum; r_e += f'_p t_q. Where all that f reads has fewer
 //            indices in all than there are such dims (a masked image at y + s), f' has those: each value is stored once, not for each tap.
 // Conditions the sum is alone in its loops, and f does not read it; dims of f' have no negative values; both change along a reduced dim.
@@ -17,7 +18,10 @@
 
 #include <algorithm>
 #include <optional>
+#include <set>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "poly/algebra/operands/whole_dims.h"
 #include "poly/algebra/rules/rule_list.h"
@@ -34,7 +38,7 @@ namespace {
 constexpr const char* kName = "materialize_factor";
 
 struct Split {
-  std::size_t factor = 0;  ///< argument of the product that is computed
+  std::size_t factor = 0;  ///< argument of the product, or of the choice, that is computed
   std::vector<int> dims;   ///< of the statement, along which it changes
 };
 
@@ -76,25 +80,40 @@ bool apart(const Statement& statement, const ScalarExpr& a, const ScalarExpr& b,
                      [&](int dim) { return varies_along(statement, a, dim) && !varies_along(statement, b, dim); });
 }
 
-/// Sets `why` where there is none.
-std::optional<Split> split_of(const Nest& nest, const Statement& statement, std::string& why) {
-  why = "it is no sum of products with an element of a tensor";
-  if (statement.reduction != ReductionOp::add || statement.value.op() != ScalarOp::mul ||
-      statement.value.type() != ElementType::f32)
-    return std::nullopt;
-  const std::vector<ScalarExpr>& args = statement.value.args();
-  const bool first = is_element(args[0]), second = is_element(args[1]);
-  if (!first && !second) return std::nullopt;
-  why = "both factors are elements of tensors";
-  if (first && second) return std::nullopt;
-  Split split{first ? std::size_t{1} : std::size_t{0}, {}};
-  const ScalarExpr &computed = args[split.factor], &element = args[1 - split.factor];
-  if (computed.type() != ElementType::f32) return std::nullopt;
-  why =
-      "its factor is made of temporaries, which may be many: those of f32 tensors are made of inputs, and of values of rows or "
-      "columns";
-  const bool half = is_half(strip_exact_casts(element).type());
-  if (!half && !reads_inputs_and_few(nest, statement, computed)) return std::nullopt;
+/// Takes the value longer to compute than to read?
+bool has_functions(const ScalarExpr& value) {
+  static const std::set<ScalarOp> kFunctions{ScalarOp::exp,  ScalarOp::exp2,  ScalarOp::log,  ScalarOp::pow,   ScalarOp::sqrt,
+                                             ScalarOp::erf,  ScalarOp::tanh,  ScalarOp::sin,  ScalarOp::rsqrt, ScalarOp::cos,
+                                             ScalarOp::atan, ScalarOp::log1p, ScalarOp::expm1};
+  bool found = false;
+  value.visit([&](const ScalarExpr& expr) { found = found || kFunctions.contains(expr.op()); });
+  return found;
+}
+
+/// Is all there that the value reads, wherever the statement has points?
+bool reads_everywhere(const Nest& nest, const Statement& statement, const ScalarExpr& value) {
+  bool all = true;
+  value.visit([&](const ScalarExpr& expr) {
+    if (expr.op() != ScalarOp::read) return;
+    const isl::map& relation = statement.reads[static_cast<std::size_t>(expr.ordinal())].relation;
+    all = all && domain_in(nest, statement).is_subset(relation.domain());
+  });
+  return all;
+}
+
+/// What a sum takes or leaves by a condition of data, and the condition: the arguments of a choice between a value of functions and 0.
+bool chooses_function(const Nest& nest, const Statement& sum) {
+  if (sum.reduction != ReductionOp::add || sum.value.op() != ScalarOp::select || sum.value.type() != ElementType::f32)
+    return false;
+  const std::vector<ScalarExpr>& args = sum.value.args();
+  return args[2].is_constant(0) && has_functions(args[1]) && reads_everywhere(nest, sum, args[1]);
+}
+
+/// With the argument `factor` in a temporary, and `other` left; sets `why` where that may not be.
+std::optional<Split> split_between(const Nest& nest, const Statement& statement, std::size_t factor, std::size_t other,
+                                   std::string& why) {
+  Split split{factor, {}};
+  const ScalarExpr &computed = statement.value.args()[factor], &rest = statement.value.args()[other];
   why = "its factor reads what the sum has so far";
   if (reads_tensor(statement, computed, statement.write.tensor)) return std::nullopt;
   std::vector<int> written, reduced = reduced_dims(statement);
@@ -106,16 +125,42 @@ std::optional<Split> split_of(const Nest& nest, const Statement& statement, std:
       "the factors are not those of a product of matrices: each follows a dim of the result that the other does not, and both a "
       "reduced one";
   const bool meet = std::any_of(reduced.begin(), reduced.end(), [&](int dim) {
-    return varies_along(statement, computed, dim) && varies_along(statement, element, dim);
+    return varies_along(statement, computed, dim) && varies_along(statement, rest, dim);
   });
-  if (!meet || !apart(statement, computed, element, written) || !apart(statement, element, computed, written))
-    return std::nullopt;
+  if (!meet || !apart(statement, computed, rest, written) || !apart(statement, rest, computed, written)) return std::nullopt;
   why = "it shares its loops with other statements of its definition";
   if (!alone_in_group(nest, statement.name)) return std::nullopt;
   why = "a dim of the factor has negative values";
   if (has_negative_values(nest, statement, split.dims)) return std::nullopt;
   why = "";
   return split;
+}
+
+/// Sets `why` where there is none.
+std::optional<Split> split_of(const Nest& nest, const Statement& statement, std::string& why) {
+  const char* const many =
+      "its factor is made of temporaries, which may be many: those of f32 tensors are made of inputs, and of values of rows or "
+      "columns";
+  if (chooses_function(nest, statement)) {
+    why = many;
+    return reads_inputs_and_few(nest, statement, statement.value.args()[1]) ? split_between(nest, statement, 1, 0, why)
+                                                                            : std::nullopt;
+  }
+  why = "it is no sum of products with an element of a tensor";
+  if (statement.reduction != ReductionOp::add || statement.value.op() != ScalarOp::mul ||
+      statement.value.type() != ElementType::f32)
+    return std::nullopt;
+  const std::vector<ScalarExpr>& args = statement.value.args();
+  const bool first = is_element(args[0]), second = is_element(args[1]);
+  if (!first && !second) return std::nullopt;
+  why = "both factors are elements of tensors";
+  if (first && second) return std::nullopt;
+  const std::size_t factor = first ? 1 : 0;
+  if (args[factor].type() != ElementType::f32) return std::nullopt;
+  why = many;
+  const bool half = is_half(strip_exact_casts(args[1 - factor]).type());
+  if (!half && !reads_inputs_and_few(nest, statement, args[factor])) return std::nullopt;
+  return split_between(nest, statement, factor, 1 - factor, why);
 }
 
 std::vector<RuleMatch> find(const Nest& nest) {
@@ -212,8 +257,9 @@ RuleResult apply(const Nest& nest, const std::vector<std::string>& target) {
       *std::find_if(result.statements.begin(), result.statements.end(), [&](const Statement& s) { return s.name == sum.name; });
   // Without the bounds of dims that the factor does not follow.
   const ScalarExpr stored = ScalarExpr::read(add_read(rest, {tensor, element}), ElementType::f32);
-  const ScalarExpr other = sum.value.args()[1 - split.factor];
-  rest.value = split.factor == 0 ? build::mul(stored, other) : build::mul(other, stored);
+  std::vector<ScalarExpr> args = sum.value.args();
+  args[split.factor] = stored;
+  rest.value = ScalarExpr::make(sum.value.op(), std::move(args));
   compact(rest);
   return {std::move(result), {}, false};
 }

@@ -1,6 +1,6 @@
 // Rule "zero_terms": a sum of products over a part of its rows gets whole rows, with zeros for the terms that it left out.
 //
-// Pattern    r_e += a_p b_q, where a and b are tensors of 16 bits, each follows a dim of e that the other does not, and the reduced dims
+// Pattern    r_e += a_p b_q, where a and b are tensors of 16 bits, or both of f32, each follows a dim of e that the other does not, and the reduced dims
 //            have other values for some e than for others, as under a triangular mask (sum over j <= i of w[i, j] x[j, d]).
 // Rewrite    a'_p = a_p for the terms of the sum, 0 for all others of the rectangle around them, before the sum, which reads a' and runs
 //            over the rectangle. The same with b in the place of a.
@@ -71,11 +71,11 @@ bool meets_values(const Nest& nest, const isl::map& access, const std::string& t
 
 /// Sets `why` where there is none.
 std::optional<Filling> filling_of(const Nest& nest, const Statement& sum, std::string& why) {
-  why = "it is no sum of products of two 16-bit tensors";
-  const auto halves = half_products(sum);
-  if (!halves) return std::nullopt;
+  why = "it is no sum of products of two tensors, both of 16 bits or of f32";
+  const auto operands = products_of_one_width(sum);
+  if (!operands) return std::nullopt;
   why = "each operand follows no dim of the result that the other does not";
-  if (!follows_own_dim(sum, halves->first, halves->second) || !follows_own_dim(sum, halves->second, halves->first))
+  if (!follows_own_dim(sum, operands->first, operands->second) || !follows_own_dim(sum, operands->second, operands->first))
     return std::nullopt;
   why = "it does not start from 0, or shares its loops with other statements of its definition";
   if (!starts_from(nest, sum, 0) || !alone_in_group(nest, sum.name)) return std::nullopt;
@@ -84,7 +84,8 @@ std::optional<Filling> filling_of(const Nest& nest, const Statement& sum, std::s
   if (whole.is_subset(domain)) return std::nullopt;
   why = "neither operand has elements that are for terms left out alone, beside one that is there for all terms";
   const isl::set left_out = whole.subtract(domain);
-  for (const auto& [filled, other] : {std::pair(halves->first, halves->second), std::pair(halves->second, halves->first)}) {
+  for (const auto& [filled, other] :
+       {std::pair(operands->first, operands->second), std::pair(operands->second, operands->first)}) {
     Filling filling{filled, other, whole, extended(sum.reads[filled], whole), extended(sum.reads[other], whole), {}, {}};
     filling.kept = domain.apply(filling.filled_access);
     filling.zeros = left_out.apply(filling.filled_access).coalesce();
@@ -151,8 +152,10 @@ RuleResult apply(const Nest& nest, const std::vector<std::string>& target) {
 
   sum.group = result.statement(sum.name).group;
   sum.domain = isl::manage(isl_set_gist_params(filling.whole.copy(), full_context(nest).release()));
-  for (Access& read : sum.reads) read.relation = extended(read, sum.domain);
-  sum.write.relation = extended(sum.write, sum.domain);
+  // Without the domain's bounds, which would look like dims that an access depends on.
+  const auto plain = [&](const Access& access) { return extended(access, sum.domain).gist_domain(sum.domain); };
+  for (Access& read : sum.reads) read.relation = plain(read);
+  sum.write.relation = plain(sum.write);
   sum.reads[filling.filled] = {
       tensor, isl::manage(isl_map_set_tuple_name(sum.reads[filling.filled].relation.copy(), isl_dim_out, tensor.c_str()))};
   replace_statement(result, sum);

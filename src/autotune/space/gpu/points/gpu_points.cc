@@ -265,7 +265,10 @@ std::vector<NamedValues> likely_gpu_values(const GpuPointSource& source) {
   const bool stores_factors = whole_factors.rules.erase(kFactorRule) > 0;
   if (stores_factors || multiplies(source.variants.nest(source.variants.at(simple))))
     add_column_values(source, whole_factors.rules, ColumnSums::products, points);
-  add_product_values(source, simple, points);
+  // What is reduced to few elements beside them would be one block's.
+  RuleChoice rows = simple;
+  if (std::find(source.rules.begin(), source.rules.end(), kRowsRule) != source.rules.end()) rows.rules.insert(kRowsRule);
+  add_product_values(source, rows, points);
   RuleChoice without_tiles = simple;
   const bool recomputes = std::find(source.rules.begin(), source.rules.end(), kRecomputingRule) != source.rules.end();
   if (recomputes) without_tiles.rules.insert(kRecomputingRule);

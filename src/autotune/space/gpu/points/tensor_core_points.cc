@@ -35,6 +35,9 @@ Cut useful_cut(const RuleVariant& variant, const FusionGroup& group, const Tenso
   const auto extent = [&](int axis) { return variant.structure.axes[static_cast<std::size_t>(axis)].extent; };
   for (const int axis : group.axes) blocks *= ceil_div(extent(axis), plan.tile.at(axis));
   const std::int64_t tiles = extent(axes.reduction_axis) / (sums ? choice.depth : choice.columns);
+  // A part has several chunks, as it has several tiles of terms elsewhere.
+  if (std::find(splits.begin(), splits.end(), axes.chunk_axis) != splits.end())
+    return {axes.chunk_axis, useful_parts(blocks, 1, axes.chunks, limits)};
   Cut best{axes.reduction_axis, useful_parts(blocks, sums ? 1 : 2, tiles, limits)};
   GpuLimits room = limits;
   if (axes.inner < kFullTile) room.units *= kMostRounds;

@@ -204,6 +204,18 @@ int threads_of_short_rows(int threads, std::int64_t vectors) {
   return whole > threads ? threads : threads / whole * whole;
 }
 
+/// The layout of the longest running sums, where ops with other rows and columns would have it between both: a thread takes its share of a row
+/// one after the other, and of few rows others would have none.
+std::optional<Layout> layout_of_prefixes(const BlockPlan& plan, int vector, std::int64_t most_rows) {
+  const BlockOp* longest = nullptr;
+  for (const BlockOp& op : plan.ops) {
+    if (!op.prefix || !op.row_bound() || !op.column_bound()) continue;
+    if (!longest || *op.column_bound() > *longest->column_bound()) longest = &op;
+  }
+  if (!longest || *longest->row_bound() == most_rows) return std::nullopt;
+  return best_layout(plan.threads, vector, longest->row_bound(), longest->column_bound(), true, false);
+}
+
 }  // namespace
 
 void choose_roles(BlockPlan& plan) {
@@ -342,6 +354,7 @@ void choose_layouts(BlockPlan& plan, int most_threads, int exact_threads) {
   if (product && columns && *columns < 32) vector = *columns >= 16 ? 2 : 1;
   plan.layout = plan.cluster > 1 ? Layout{vector, plan.all_threads(), 1}  // what a cluster is for: one row over all blocks
                                  : best_layout(plan.threads, vector, rows, columns, reduces, product, any_lanes, pairs);
+  if (!product && plan.cluster == 1 && rows) plan.layout = layout_of_prefixes(plan, vector, *rows).value_or(plan.layout);
   plan.layout = dividing_layout(plan, vector, columns).value_or(plan.layout);
   std::vector<const BlockOp*> all;
   for (const BlockOp& op : plan.ops) all.push_back(&op);
