@@ -131,6 +131,14 @@ TEST(AlgebraError, ProductsAreComputedAgainBehindStatistics) {
             "rule product_again does not apply to scores: no reduction reads what it is made of");
 }
 
+TEST(AlgebraError, SlicesOfProductsStandBeforeWhatReadsAllOfThem) {
+  EXPECT_EQ(refusal(samples::forgetting_scores(), "slice_product", {"score"}),
+            "rule slice_product does not apply to score: it reduces no slice of what comes from a sum of products of two 16-bit "
+            "tensors");
+  EXPECT_EQ(refusal(samples::forgetting_scores(true), "slice_product", {"forgotten"}),
+            "rule slice_product does not apply to forgotten: others read other slices, or all of it before");
+}
+
 TEST(AlgebraError, ProductsAcrossAreOfSumsReducedBothWays) {
   EXPECT_EQ(refusal(samples::crossed_rows(), "product_across", {"total"}),
             "rule product_across does not apply to total: it is no sum of products of two 16-bit tensors");

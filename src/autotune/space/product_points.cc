@@ -2,10 +2,14 @@
 #include "autotune/space/product_points.h"
 
 #include "autotune/space/structure/axes.h"
+#include "codegen/tile/analysis/op_shape.h"
 #include "codegen/tile/contraction.h"
+#include "poly/algebra/operands/half_products.h"
 
 #include <algorithm>
 #include <optional>
+#include <set>
+#include <utility>
 
 namespace nestor {
 namespace {
@@ -18,25 +22,80 @@ struct ProductAxes {
 /// Terms of a sum from which its results are worth going to memory, rather than being computed where they are read.
 constexpr double kFewestTerms = 32;
 
-/// Of the product that a statement sums up; nullopt where each operand has all axes of the result, or it is no product.
-std::optional<ProductAxes> axes_of(const LoopGroup& loop_group, const Statement& statement, const FusionGroup& group) {
-  const auto product = unscaled_contraction_of(statement);
-  // Long sums of other terms of two operands (differences squared) have register blocks as well.
-  const bool terms = !product && statement.reduction == ReductionOp::add && statement.reads.size() == 2 &&
-                     terms_of_sum(loop_group) >= kFewestTerms;
-  if (!product && !terms) return std::nullopt;
-  const auto axes_of_read = [&](int ordinal) {
-    return followed_axes(loop_group, statement.reads[static_cast<std::size_t>(ordinal)]);
+bool has(const std::vector<int>& axes, int axis) { return std::find(axes.begin(), axes.end(), axis) != axes.end(); }
+
+/// The two reads of a long sum of other terms (differences squared) that have register blocks as well: what else it reads has the common
+/// axes of both alone.
+std::optional<std::pair<int, int>> operands_of_terms(const LoopGroup& loop_group, const Statement& statement,
+                                                     const FusionGroup& group) {
+  if (statement.reduction != ReductionOp::add || terms_of_sum(loop_group) < kFewestTerms) return std::nullopt;
+  std::vector<std::vector<int>> axes;  // of each read, those of the group
+  for (const Access& read : statement.reads) {
+    axes.push_back(followed_axes(loop_group, read));
+    std::erase_if(axes.back(), [&](int axis) { return !has(group.axes, axis); });
+  }
+  const auto inside = [&](std::size_t read, std::size_t other) {
+    return std::all_of(axes[read].begin(), axes[read].end(), [&](int axis) { return has(axes[other], axis); });
   };
-  const auto has = [](const std::vector<int>& axes, int axis) { return std::find(axes.begin(), axes.end(), axis) != axes.end(); };
-  const std::vector<int> of_a = axes_of_read(product ? product->a : 0), of_b = axes_of_read(product ? product->b : 1);
+  std::vector<int> operands;
+  for (std::size_t read = 0; read < axes.size(); ++read) {
+    bool beside = false;  // inside of all others that are not inside of it
+    for (std::size_t other = 0; other < axes.size(); ++other) beside = beside || (!inside(other, read) && inside(read, other));
+    if (!beside) operands.push_back(static_cast<int>(read));
+  }
+  if (operands.size() != 2) return std::nullopt;
+  const std::pair<int, int> found(operands[0], operands[1]);
+  for (std::size_t read = 0; read < axes.size(); ++read) {
+    const int number = static_cast<int>(read);
+    const bool operand = number == found.first || number == found.second;
+    const bool common =
+        inside(read, static_cast<std::size_t>(found.first)) && inside(read, static_cast<std::size_t>(found.second));
+    if (!operand && !common) return std::nullopt;
+  }
+  return found;
+}
+
+/// Axes along which what is read changes, also where several make up an index; but not what terms move in.
+std::vector<int> moving_axes(const LoopGroup& loop_group, const Statement& statement, int ordinal) {
+  std::vector<int> axes;
+  for (const std::set<int>& dims : dims_of_indices(statement, statement.reads[static_cast<std::size_t>(ordinal)])) {
+    const auto is_reduced = [&](int dim) { return loop_group.reduced[static_cast<std::size_t>(dim)]; };
+    if (std::any_of(dims.begin(), dims.end(), is_reduced)) continue;
+    for (const int dim : dims) axes.push_back(loop_group.axes[static_cast<std::size_t>(dim)]);
+  }
+  return axes;
+}
+
+/// The innermost axes of the group that are among those of one operand alone; -1: there are none.
+ProductAxes axes_of_one(const FusionGroup& group, const std::vector<int>& of_a, const std::vector<int>& of_b) {
   ProductAxes axes;
   for (const int axis : group.axes) {
     const bool in_a = has(of_a, axis), in_b = has(of_b, axis);
     if (in_a && !in_b) axes.row = axis;
     if (in_b && !in_a) axes.column = axis;
   }
+  return axes;
+}
+
+/// Of the product that a statement sums up; nullopt where each operand has all axes of the result, or it is no product.
+std::optional<ProductAxes> axes_of(const LoopGroup& loop_group, const Statement& statement, const FusionGroup& group) {
+  const auto product = unscaled_contraction_of(statement);
+  const auto operands =
+      product ? std::optional(std::pair(product->a, product->b)) : operands_of_terms(loop_group, statement, group);
+  if (!operands) return std::nullopt;
+  const auto axes_of_read = [&](int ordinal) {
+    return followed_axes(loop_group, statement.reads[static_cast<std::size_t>(ordinal)]);
+  };
+  const std::vector<int> of_a = axes_of_read(operands->first), of_b = axes_of_read(operands->second);
+  ProductAxes axes = axes_of_one(group, of_a, of_b);
+  if (product && (axes.row < 0 || axes.column < 0))  // a row of a table is told by a difference (relative positions)
+    axes = axes_of_one(group, moving_axes(loop_group, statement, operands->first),
+                       moving_axes(loop_group, statement, operands->second));
   if (axes.row < 0 || axes.column < 0) return std::nullopt;
+  const auto few = [&](int axis) {
+    return loop_group.extents[static_cast<std::size_t>(loop_group.position_of(axis))] < nvptx::kFewestTerms;
+  };
+  if (!product && (few(axes.row) || few(axes.column))) return std::nullopt;
   const int last = followed_axes(loop_group, statement.write).back();
   const bool along = product && last != axes.row && last != axes.column && of_a.back() == last && of_b.back() == last;
   if (along && has(group.axes, last)) axes.places = last;

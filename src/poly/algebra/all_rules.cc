@@ -12,7 +12,7 @@ namespace nestor {
 const std::vector<Rule>& rules() {
   static const std::vector<Rule> all{
       simplify_rule(),        forward_pieces_rule(),     skip_neutral_rule(),     start_extremum_rule(),
-      neutral_terms_rule(),   keep_result_rule(),        join_dims_rule(),        split_terms_rule(),
+      neutral_terms_rule(),   keep_result_rule(), slice_product_rule(),        join_dims_rule(),        split_terms_rule(),
       nest_operands_rule(),   nest_sums_rule(),          expand_squares_rule(),   factor_exponential_rule(),
       integer_product_rule(), nest_products_rule(),      recompute_rule(),        defer_factor_rule(),
       exp2_scale_rule(),      factor_extremum_rule(),    fixed_extremum_rule(),   online_rule(),

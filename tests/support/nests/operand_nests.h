@@ -286,6 +286,71 @@ inline Nest outer_products(const std::string& mask = "", int inner = 3, int colu
       .build();
 }
 
+/// Selective attention: what the first head's scores add up to is taken from all heads' scores, and a softmax weighs values. `both`: the
+/// second head's scores are forgotten, too.
+inline Nest forgetting_scores(bool both = false) {
+  const std::string row = "0 <= h < H and 0 <= i < N", pair = row + " and 0 <= j <= i", seen = "0 <= i < N and 0 <= j <= i";
+  const ScalarExpr first = ScalarExpr::make(ScalarOp::max, {read(0), number(0)}), product = product_of_halves(),
+                   term = both ? first + read(1) : first, wide = ScalarExpr::cast(ElementType::f32, read(1, ElementType::f16));
+  std::vector<std::string> slices{"raw[0, l, j]"};
+  if (both) slices.emplace_back("raw[1, l, j]");
+  return NestBuilder("forgetting_scores", {{"H", 4}, {"N", 9}})
+      .context("H >= 2 and N >= 1")
+      .tensor("q", TensorRole::input, {"H", "N", "64"}, ElementType::f16)
+      .tensor("k", TensorRole::input, {"H", "N", "64"}, ElementType::f16)
+      .tensor("v", TensorRole::input, {"H", "N", "64"}, ElementType::f16)
+      .tensor("dot", TensorRole::temporary, {"H", "N", "N"})
+      .tensor("raw", TensorRole::temporary, {"H", "N", "N"})
+      .tensor("forgotten", TensorRole::temporary, {"N", "N"})
+      .tensor("score", TensorRole::temporary, {"H", "N", "N"})
+      .tensor("top", TensorRole::temporary, {"H", "N"})
+      .tensor("power", TensorRole::temporary, {"H", "N", "N"})
+      .tensor("total", TensorRole::temporary, {"H", "N"})
+      .tensor("sum", TensorRole::temporary, {"H", "N", "64"})
+      .tensor("out", TensorRole::output, {"H", "N", "64"}, ElementType::f16)
+      .statement("dot_init[h, i, j] : " + pair, "dot[h, i, j]", {}, number(0))
+      .statement("dot[h, i, j, e] : " + pair + " and 0 <= e < 64", "dot[h, i, j]", {"q[h, i, e]", "k[h, j, e]"}, product,
+                 ReductionOp::add)
+      .statement("raw[h, i, j] : " + pair, "raw[h, i, j]", {"dot[h, i, j]"}, read(0) * number(0.125))
+      .statement("forgotten_init[i, j] : " + seen, "forgotten[i, j]", {}, number(0))
+      .statement("forgotten[i, j, l] : " + seen + " and j < l < i", "forgotten[i, j]", slices, term, ReductionOp::add)
+      .statement("score[h, i, j] : " + pair, "score[h, i, j]", {"raw[h, i, j]", "forgotten[i, j]"}, read(0) - read(1))
+      .statement("top_init[h, i] : " + row, "top[h, i]", {}, ScalarExpr::constant(-std::numeric_limits<double>::infinity()))
+      .statement("top[h, i, j] : " + pair, "top[h, i]", {"score[h, i, j]"}, read(0), ReductionOp::max)
+      .statement("power[h, i, j] : " + pair, "power[h, i, j]", {"score[h, i, j]", "top[h, i]"},
+                 apply(ScalarOp::exp, read(0) - read(1)))
+      .statement("total_init[h, i] : " + row, "total[h, i]", {}, number(0))
+      .statement("total[h, i, j] : " + pair, "total[h, i]", {"power[h, i, j]"}, read(0), ReductionOp::add)
+      .statement("sum_init[h, i, d] : " + row + " and 0 <= d < 64", "sum[h, i, d]", {}, number(0))
+      .statement("sum[h, i, d, j] : " + pair + " and 0 <= d < 64", "sum[h, i, d]", {"power[h, i, j]", "v[h, j, d]"},
+                 read(0) * wide, ReductionOp::add)
+      .statement("out[h, i, d] : " + row + " and 0 <= d < 64", "out[h, i, d]", {"sum[h, i, d]", "total[h, i]"},
+                 ScalarExpr::cast(ElementType::f16, read(0) / read(1)))
+      .build();
+}
+
+/// A transposed convolution in space: what each corner of a cell is, from all channels of the cell, beside what it was. Rows lie along three
+/// indices of x, columns along four of w, and results along one of each in turn.
+inline Nest corners_of_cells() {
+  const std::string cell = "0 <= r < R and 0 <= z < 5 and 0 <= c < 2 and 0 <= y < 6 and 0 <= d < 2 and 0 <= u < 8 and 0 <= e < 2",
+                    at = "[r, z, c, y, d, u, e]";
+  const std::vector<std::string> shape{"R", "5", "2", "6", "2", "8", "2"};
+  return NestBuilder("corners_of_cells", {{"R", 3}, {"V", 7}})
+      .tensor("x", TensorRole::input, {"V", "5", "6", "8"}, ElementType::f16)
+      .tensor("w", TensorRole::input, {"V", "R", "2", "2", "2"}, ElementType::f16)
+      .tensor("bias", TensorRole::input, {"R"})
+      .tensor("before", TensorRole::input, shape, ElementType::f16)
+      .tensor("sums", TensorRole::temporary, shape)
+      .tensor("out", TensorRole::output, shape, ElementType::f16)
+      .statement("init" + at + " : " + cell, "sums" + at, {}, number(0))
+      .statement("sum[r, z, c, y, d, u, e, v] : " + cell + " and 0 <= v < V", "sums" + at, {"x[v, z, y, u]", "w[v, r, c, d, e]"},
+                 product_of_halves(), ReductionOp::add)
+      .statement(
+          "out" + at + " : " + cell, "out" + at, {"sums" + at, "bias[r]", "before" + at},
+          ScalarExpr::cast(ElementType::f16, read(0) + read(1) + ScalarExpr::cast(ElementType::f32, read(2, ElementType::f16))))
+      .build();
+}
+
 /// out[i, j] = sum over e < `experts` of gate[i, e] (sum over k of x[i, k] w[e, j, k]): experts, mixed. `from`: the first one that is.
 inline Nest mixed_products(const std::string& experts = "3", const std::string& from = "0", ElementType type = ElementType::f16) {
   const std::string element = "0 <= i < M and 0 <= j < N", each = " and 0 <= e < " + experts;

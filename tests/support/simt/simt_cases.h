@@ -217,8 +217,10 @@ inline std::vector<SimtCase> simt_cases() {
     list.add("blocked_product_narrow", blocked_product_program(16, 20, form % 2 != 0, form / 2 != 0),
              {{"m", 20}, {"n", 44}, {"k", 68}}, {.tolerance = 1e-4}, 32);
     for (const ElementType type : {f32, bf16}) {
-      list.add("blocked_squares", blocked_product_program(64, 32, form % 2 != 0, form / 2 != 0, 0, type, true),
-               {{"m", 70}, {"n", 40}, {"k", 83}}, {.tolerance = 1e-3}, 64);
+      for (const PairTerms terms : {PairTerms::squares, PairTerms::weighted}) {
+        list.add("blocked_terms", blocked_product_program(64, 32, form % 2 != 0, form / 2 != 0, 0, type, terms),
+                 {{"m", 70}, {"n", 40}, {"k", 83}}, {.tolerance = 1e-3}, 64);
+      }
     }
     list.add("blocked_product_odd", blocked_product_program(12, 7, form % 2 != 0, form / 2 != 0, 5),
              {{"m", 13}, {"n", 15}, {"k", 50}}, {.tolerance = 1e-4}, 32);

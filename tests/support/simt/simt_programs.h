@@ -308,10 +308,14 @@ inline TileProgram tiled_product_program(ElementType type, std::int64_t tile, st
       loop("io", 0, blocks("m", tile), loop("jo", 0, blocks("n", columns), body, LoopKind::gpu_block), LoopKind::gpu_block));
 }
 
+/// What a sum over pairs of elements adds up: a * b, (a - b)^2, or weights of its ks times max(a - b, 0.25 (a - b)).
+enum class PairTerms { products, squares, weighted };
+
 /// c[m, n] = relu(sum over all k of a * b) by tiles of rows and columns, either operand as it is or transposed. `offset`: ks start there in
-/// both operands. `squares`: (a - b)^2 in place of the product.
+/// both operands.
 inline TileProgram blocked_product_program(std::int64_t rows, std::int64_t columns, bool a_transposed, bool b_transposed,
-                                           std::int64_t offset = 0, ElementType type = ElementType::f32, bool squares = false) {
+                                           std::int64_t offset = 0, ElementType type = ElementType::f32,
+                                           PairTerms terms = PairTerms::products) {
   ProgramMaker m("blocked_product");
   m.size("m").size("n").size("k");
   const auto pair = [](bool swapped, const IntExpr& first, const IntExpr& second) {
@@ -324,11 +328,16 @@ inline TileProgram blocked_product_program(std::int64_t rows, std::int64_t colum
   const IntExpr i0 = IntExpr(rows) * var("io"), j0 = IntExpr(columns) * var("jo"), l = var("l") + IntExpr(offset);
   const auto i = parallel_dim("i", 0, min(IntExpr(rows), var("m") - i0), rows),
              j = parallel_dim("j", 0, min(IntExpr(columns), var("n") - j0), columns);
-  TileOp add = make_op(squares ? OpKind::reduce : OpKind::contract, "add", {i, j, reduced_dim("l", 0, var("k"))},
-                       {sums, {var("i"), var("j")}},
+  TileOp add = make_op(terms == PairTerms::products ? OpKind::contract : OpKind::reduce, "add",
+                       {i, j, reduced_dim("l", 0, var("k"))}, {sums, {var("i"), var("j")}},
                        {{a, pair(a_transposed, i0 + var("i"), l)}, {b, pair(b_transposed, l, j0 + var("j"))}});
   const ScalarExpr apart = minus(m.read(add, 0), m.read(add, 1));
-  add.value = squares ? times(apart, apart) : times(m.read(add, 0), m.read(add, 1));
+  add.value = terms == PairTerms::squares ? times(apart, apart) : times(m.read(add, 0), m.read(add, 1));
+  if (terms == PairTerms::weighted) {
+    add.reads.push_back({m.input("weight", type, {ks}), {l}});
+    const ScalarExpr leaky = ScalarExpr::make(ScalarOp::max, {apart, times(ScalarExpr::constant(0.25), apart)});
+    add.value = times(m.read(add, 2), leaky);
+  }
   add.reduction = ReductionOp::add;
   add.initialize = true;
   TileOp store = make_op(OpKind::map, "store", {i, j}, {c, {i0 + var("i"), j0 + var("j")}}, {{sums, {var("i"), var("j")}}});

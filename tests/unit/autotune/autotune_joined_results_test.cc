@@ -32,9 +32,9 @@ struct JoinedCase {
 
 /// Guesses for large sizes, with joined rows and results where wide columns would do without, too.
 struct Guesses {
-  explicit Guesses(const Nest& nest)
-      : schedules(nest_for_tuning(nest, complete_sizes(nest, kLarge))),
-        space(make_nest_space(schedules, complete_sizes(nest, kLarge), gpu_space_limits(90, NvptxTarget{}.shared_limit, 132))) {
+  explicit Guesses(const Nest& nest, const Sizes& large = kLarge)
+      : schedules(nest_for_tuning(nest, complete_sizes(nest, large))),
+        space(make_nest_space(schedules, complete_sizes(nest, large), gpu_space_limits(90, NvptxTarget{}.shared_limit, 132))) {
     for (const Point& point : space->defaults()) {
       NamedValues values = named_values(*space, point);
       if (value_or(values, "warpgroups", 0) == 0) continue;
@@ -157,6 +157,23 @@ TEST(JoinedResults, CopiesThatCostMoreThanEmptyTilesAreNotGuessedFirst) {
   };
   EXPECT_FALSE(first_joins(56));
   EXPECT_TRUE(first_joins(8));
+}
+
+/// Corners of cells in space: rows along three indices, columns along four, in one kernel with what is added to them.
+TEST(JoinedResults, LieAlongSeveralIndicesInTurn) {
+  Guesses guesses(corners_of_cells(), {{"V", 512}, {"R", 64}});
+  const Candidate first = guesses.space->candidate(guesses.points.at(0));
+  ASSERT_EQ(first.infeasible, "");
+  const Schedule schedule = guesses.schedules.replay(first.steps);
+  const TileProgram program = build_tile_program(schedule);
+  EXPECT_EQ(prove_program(program, schedule).verdict, ProofVerdict::proved);
+  const CompiledNvptx compiled = compile_nvptx(program, {});
+  ASSERT_TRUE(compiled.plans->kernels.back().tensor);
+  const nvptx::TensorPlan& plan = *compiled.plans->kernels.back().tensor;
+  EXPECT_EQ(plan.buffer(plan.ops.back().op.write.buffer).name, "out");
+  for (const Sizes& sizes : {Sizes{{"V", 24}, {"R", 9}}, Sizes{{"V", 64}, {"R", 4}}})
+    EXPECT_EQ(testing::run_emulated(compiled, build_tile_program(guesses.schedules.base({})), sizes, {.tolerance = 4e-3}, {1}),
+              "");
 }
 
 TEST(JoinedResults, CopiesOfOtherRowsOrColumnsHaveNoProof) {

@@ -1,6 +1,7 @@
 // Products of matrices in turn, as steps toward an orthogonal matrix, and sums of other terms of pairs beside them.
 #include "codegen/gpu/kernel_plans.h"
 #include "support/nests/half_values.h"
+#include "support/nests/operand_nests.h"
 #include "support/nests/space_guesses.h"
 #include "support/nests/tensor_nests.h"
 #include "support/simt/simt_image.h"
@@ -53,6 +54,50 @@ TEST(ProductsInTurn, EachIsOnTensorCores) {
                           [](const auto& kernel) { return kernel.tensor.has_value(); }),
             3);
   EXPECT_EQ(testing::run_emulated(compiled, guesses.meaning(), {{"P", 72}, {"Z", 88}}, {.tolerance = 2e-2}, {1}), "");
+}
+
+/// The product is made twice, for one head in front, and the second time no score goes to memory.
+TEST(SlicedProducts, LeaveAttentionInOneKernel) {
+  testing::SpaceGuesses guesses(forgetting_scores(), {{"H", 16}, {"N", 1024}});
+  EXPECT_TRUE(guesses.has_rule(0, "slice_product"));
+  const CompiledNvptx compiled = compile_nvptx(guesses.program(0), {});
+  ASSERT_TRUE(compiled.plans->kernels.back().tensor);
+  const auto& ops = compiled.plans->kernels.back().tensor->ops;
+  EXPECT_EQ(
+      std::count_if(ops.begin(), ops.end(), [](const nvptx::TensorOp& op) { return op.kind == nvptx::TensorOp::Kind::product; }),
+      2)
+      << "scores and what they weigh";
+  EXPECT_EQ(testing::run_emulated(compiled, guesses.meaning(), {{"H", 3}, {"N", 150}}, {.tolerance = 1e-2}, {1}), "");
+}
+
+/// score[h, i, j] = sum over w of weight[h, w] max(one[h, i, w] + other[h, j, w], a quarter of it): a small network of each pair.
+Nest scores_of_pairs() {
+  const std::string pair = "0 <= h < H and 0 <= i < N and 0 <= j < N";
+  const ScalarExpr both = wide(1) + wide(2), leaky = ScalarExpr::make(ScalarOp::max, {both, both * number(0.25)});
+  return NestBuilder("scores_of_pairs", {{"H", 8}, {"N", 1000}, {"W", 32}})
+      .context("H >= 1 and N >= 1 and W >= 1")
+      .tensor("weight", TensorRole::input, {"H", "W"})
+      .tensor("one", TensorRole::input, {"H", "N", "W"}, kHalf)
+      .tensor("other", TensorRole::input, {"H", "N", "W"}, kHalf)
+      .tensor("score", TensorRole::output, {"H", "N", "N"})
+      .statement("init[h, i, j] : " + pair, "score[h, i, j]", {}, number(0))
+      .statement("add[h, i, j, w] : " + pair + " and 0 <= w < W", "score[h, i, j]",
+                 {"weight[h, w]", "one[h, i, w]", "other[h, j, w]"}, read(0) * leaky, ReductionOp::add)
+      .build();
+}
+
+TEST(TermsOfPairs, HaveRegisterBlocksBesideWeightsOfTheirSum) {
+  testing::SpaceGuesses guesses(scores_of_pairs(), {});
+  const CompiledNvptx compiled = compile_nvptx(guesses.program(0), {});
+  const auto is_block = [](const nvptx::BlockOp& op) { return op.product.has_value(); };
+  const auto has_blocks = [&](const auto& kernel) {
+    return std::any_of(kernel.bodies.begin(), kernel.bodies.end(),
+                       [&](const nvptx::BlockPlan& plan) { return std::any_of(plan.ops.begin(), plan.ops.end(), is_block); });
+  };
+  EXPECT_TRUE(std::any_of(compiled.plans->kernels.begin(), compiled.plans->kernels.end(), has_blocks));
+  for (const std::int64_t terms : {32, 37, 3})
+    EXPECT_EQ(testing::run_emulated(compiled, guesses.meaning(), {{"H", 2}, {"N", 150}, {"W", terms}}, {.tolerance = 1e-4}, {1}),
+              "");
 }
 
 }  // namespace

@@ -161,8 +161,9 @@ TEST(NvptxPlan, rows_of_pairs_share_their_columns) {
 
 // Register blocks take any terms of two operands that are 0 where both are; of few rows there are none.
 TEST(NvptxPlan, sums_of_squared_differences_have_register_blocks) {
-  const auto product_of = [](std::int64_t rows, const std::function<void(TileOp&)>& change) {
-    TileProgram program = blocked_product_program(rows, 32, false, true, 0, f32, true);
+  const auto product_of = [](std::int64_t rows, const std::function<void(TileOp&)>& change,
+                             PairTerms terms = PairTerms::squares) {
+    TileProgram program = blocked_product_program(rows, 32, false, true, 0, f32, terms);
     const std::function<void(TileTree&)> visit = [&](TileTree& tree) {
       TileNode node = *tree;
       if (node.kind == TileNode::Kind::op && node.op.name == "add") change(node.op);
@@ -180,6 +181,14 @@ TEST(NvptxPlan, sums_of_squared_differences_have_register_blocks) {
   EXPECT_FALSE(product_of(64, [](TileOp& op) { op.value = plus(op.value, ScalarExpr::constant(1)); }).has_value());
   EXPECT_FALSE(product_of(64, [](TileOp& op) { op.value = exponential(op.value); }).has_value());
   EXPECT_FALSE(product_of(64, [](TileOp& op) { op.reduction = ReductionOp::max; }).has_value());
+  const auto weighted = product_of(64, [](TileOp&) {}, PairTerms::weighted);
+  ASSERT_TRUE(weighted.has_value());
+  EXPECT_EQ(std::pair(weighted->form.a, weighted->form.b), std::pair(0, 1)) << "weights of the ks are no operand";
+  const auto weights_of_rows = [](TileOp& op) { op.reads[2].index = {op.reads[0].index[0]}; };
+  EXPECT_FALSE(product_of(64, weights_of_rows, PairTerms::weighted).has_value());
+  const auto some_ks = [](TileOp& op) { op.guard = IntExpr::make(IntOp::ge, {IntExpr::variable("l"), IntExpr(2)}); };
+  EXPECT_FALSE(product_of(64, some_ks, PairTerms::weighted).has_value()) << "weights outside of a guard may be nowhere";
+  EXPECT_TRUE(product_of(64, some_ks).has_value());
 }
 
 // A sum of squares and 0.25 is far from what the units take for 0.

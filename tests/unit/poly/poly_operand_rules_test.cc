@@ -288,6 +288,31 @@ TEST(JoinResults, WhatReadsJoinedSumsRunsAlongTheirDims) {
   EXPECT_EQ(matches("join_results", nest), 0U) << "once";
 }
 
+TEST(JoinRows, AllIndicesOfRowsAreJoinedInOneCopyOfEachOperand) {
+  const Nest joined = rule("join_rows").apply(corners_of_cells(), {"sum"}).nest;
+  validate(joined);
+  EXPECT_EQ(joined.statements.size(), 5U) << "a copy of each operand, the sum with its start, and the result";
+  EXPECT_THAT(joined.statement("sum").dims, ElementsAre("u", "e", "v"));
+  EXPECT_TRUE(joined.statement("x_copy")
+                  .write.relation.intersect_domain(joined.statement("x_copy").domain)
+                  .is_equal(parse_map("[R, V] -> { x_copy[v, z, y, u] -> x_copy[v, 48z + 8y + u] : 0 <= v < V and 0 <= z < 5 and "
+                                      "0 <= y < 6 and 0 <= u < 8 }",
+                                      "test")));
+  const Nest nest = rule("join_results").apply(joined, {"out"}).nest;
+  validate(nest);
+  EXPECT_THAT(nest.statement("out").dims, ElementsAre("u", "e"));
+  EXPECT_TRUE(nest.statement("out")
+                  .reads[0]
+                  .relation.intersect_domain(nest.statement("out").domain)
+                  .is_equal(parse_map("[R, V] -> { out[s, t] -> sums[s, t] : 0 <= s < 240 and 0 <= t < 8R }", "test")));
+  EXPECT_TRUE(
+      nest.statement("out")
+          .write.relation.intersect_domain(nest.statement("out").domain)
+          .is_equal(parse_map("[R, V] -> { out[s, t] -> out[t // 8, s // 48, (t // 4) % 2, (s // 8) % 6, (t // 2) % 2, s % 8, "
+                              "t % 2] : 0 <= s < 240 and 0 <= t < 8R }",
+                              "test")));
+}
+
 TEST(JoinResults, StatementsThatLeaveOutElementsOrReadTheirOwnStay) {
   const Nest joined = rule("join_rows").apply(outer_products(), {"sum"}).nest;
   EXPECT_EQ(matches("join_results", outer_products()), 0U) << "no sum has joined dims";
@@ -668,6 +693,38 @@ TEST(RepeatProduct, WhatOthersReadIsComputedOnce) {
   EXPECT_EQ(matches("repeat_product", matmul()), 0U);
 }
 
+TEST(RepeatProduct, WhatIsAddedToAProductOfItsOwnIsComputedOnce) {
+  const auto repeats = [](bool own) {
+    Nest nest = shared_scores();
+    const std::string cell = "[B, H, N] -> { ", bounds = "0 <= b < B and 0 <= h < H and 0 <= i < N and 0 <= j <= i";
+    Tensor each = nest.tensor("weight");
+    each.name = "each";
+    each.type = ElementType::f32;
+    nest.tensors.push_back(each);
+    Statement init = nest.statement("dot_init"), sum = nest.statement("dot"), weight = nest.statement("weight");
+    for (Statement* statement : {&init, &sum}) {
+      const std::string name = statement == &init ? "each_init" : "each", n = statement == &init ? "" : ", n";
+      const std::string at = name + "[b, h, i, j" + n + "]", within = statement == &init ? "" : " and 0 <= n < 4";
+      statement->name = name;
+      statement->dims = {"b", "h", "i", "j"};
+      if (statement == &sum) statement->dims.emplace_back("n");
+      statement->domain = parse_set(cell + at + " : " + bounds + within + " }", "test");
+      statement->write = {"each", parse_map(cell + at + " -> each[b, h, i, j] }", "test")};
+      if (statement == &sum) {
+        statement->reads = {{"q", parse_map(cell + at + " -> q[b, i, n] }", "test")},
+                            {own ? "v" : "q", parse_map(cell + at + (own ? " -> v[b, j, h, n] }" : " -> q[b, i, n] }"), "test")}};
+      }
+      insert_statement(nest, group_begin(nest, "weight"), *statement);
+    }
+    weight.reads[1] = {"each", parse_map(cell + "weight[b, h, i, j] -> each[b, h, i, j] }", "test")};
+    weight.group = nest.statement("weight").group;
+    replace_statement(nest, weight);
+    return matches("repeat_product", nest);
+  };
+  EXPECT_EQ(repeats(false), 1U) << "sums of squares are no product of its own";
+  EXPECT_EQ(repeats(true), 0U);
+}
+
 TEST(ProductAgain, WhatStatisticsReadIsComputedTwice) {
   for (const bool named : {false, true}) {
     const Nest nest = rule("product_again").apply(returned_weights(named), {"out"}).nest;
@@ -715,6 +772,47 @@ TEST(ProductAgain, OthersAreComputedOnce) {
   EXPECT_EQ(matches("product_again", shared_scores()), 0U) << "the result is made of another sum";
   EXPECT_EQ(matches("product_again", shared_scores(true)), 0U) << "no reduction reads the scores";
   EXPECT_EQ(matches("product_again", matmul()), 0U);
+}
+
+TEST(SliceProduct, WhatIsNeededFirstIsMadeWithoutTheRest) {
+  const Nest nest = rule("slice_product").apply(forgetting_scores(), {"forgotten"}).nest;
+  validate(nest);
+  for (const char* name : {"dot_init", "raw"}) EXPECT_THAT(nest.statement(name).dims, ElementsAre("i", "j")) << name;
+  EXPECT_THAT(nest.statement("dot").dims, ElementsAre("i", "j", "e"));
+  EXPECT_EQ(nest.tensor("raw").shape.size(), 2U);
+  EXPECT_EQ(nest.tensor("dot").shape.size(), 2U);
+  EXPECT_TRUE(
+      nest.statement("dot")
+          .reads[0]
+          .relation.intersect_domain(domain_in(nest, nest.statement("dot")))
+          .is_equal(parse_map("[H, N] -> { dot[i, j, e] -> q[0, i, e] : 0 <= i < N and 0 <= j <= i and 0 <= e < 64 }", "test")
+                        .intersect_params(nest.context)));
+  EXPECT_THAT(reads_of(nest, "score"), ElementsAre("raw_again", "forgotten"));
+  EXPECT_THAT(nest.statement("dot_again").dims, ElementsAre("h", "i", "j", "e"));
+  EXPECT_GT(nest.statement("dot_init_again").group, nest.statement("forgotten").group);
+  EXPECT_EQ(matches("slice_product", nest), 0U) << "once";
+}
+
+TEST(SliceProduct, OtherSlicesAndWholesBeforeStay) {
+  EXPECT_EQ(matches("slice_product", forgetting_scores()), 1U);
+  EXPECT_EQ(matches("slice_product", forgetting_scores(true)), 0U) << "two slices";
+  const auto with = [](const std::string& name, const std::function<void(Statement&)>& change) {
+    Nest nest = forgetting_scores();
+    Statement statement = nest.statement(name);
+    change(statement);
+    replace_statement(nest, statement);
+    return matches("slice_product", nest);
+  };
+  EXPECT_EQ(
+      with("forgotten",
+           [](Statement& s) { s.reads[0].relation = parse_map("[H, N] -> { forgotten[i, j, l] -> raw[i, l, j] }", "test"); }),
+      0U)
+      << "each row reads another head's scores";
+  EXPECT_EQ(with("top", [](Statement& s) { s.reads.push_back({"dot", s.reads[0].relation.set_range_tuple("dot")}); }), 0U)
+      << "others read the sum, too";
+  EXPECT_EQ(with("forgotten", [](Statement& s) { s.reduction.reset(); }), 0U) << "elements by themselves need no sum of others";
+  EXPECT_EQ(with("raw", [](Statement& s) { s.group = 1; }), 0U) << "it shares its loops";
+  EXPECT_EQ(matches("slice_product", matmul()), 0U);
 }
 
 TEST(ProductAcross, ReductionsDownColumnsHaveAProductOfTheirOwn) {

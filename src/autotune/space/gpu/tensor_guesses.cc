@@ -153,6 +153,8 @@ std::vector<NamedValues> choices_of_sums(const TensorAxes& axes, const GpuLimits
     if (pairs && !idle) stays = shape.in_turn ? std::vector<bool>{true} : std::vector<bool>{true, false};
     for (const bool persistent : stays) {
       for (const int together : pairs && !idle ? std::vector<int>{2, 1} : std::vector<int>{1}) {
+        // Rows of one block alone: the other one of a pair would have none.
+        if (together > 1 && axes.row_extent * choice.pack_gqa <= choice.rows()) continue;
         for (const int raster_group : idle || loops ? std::vector<int>{1} : std::vector<int>{8, 1}) {
           choice.grid.persistent = persistent;
           choice.grid.cluster = together;

@@ -89,15 +89,19 @@ std::int64_t threads_of_whole_rows(std::int64_t threads, std::int64_t row) {
   return whole > 2 * threads ? threads : std::max<std::int64_t>(threads / whole, 1) * whole;
 }
 
-/// Threads that find something to do in the heaviest sum of the group: they share its last dim, by vectors, and the longest of the others.
-/// 0: it sums over one dim, or none.
+/// Threads that find something to do in the heaviest sum of the group: each has elements of a row of sums to itself; of a single sum they
+/// share the last dim, by vectors, and the longest of the others. 0: it sums over one dim, or none.
 std::int64_t threads_of_sum(const NestStructure& structure, const FusionGroup& group) {
-  constexpr std::int64_t kVector = 4;
+  constexpr std::int64_t kVector = 4, kRowOfSums = 128;
   const LoopGroup& heavy = structure.loop_groups[static_cast<std::size_t>(group.heaviest)];
   std::vector<std::int64_t> summed;
+  std::int64_t sums = 1;
   for (std::size_t k = 0; k < heavy.extents.size(); ++k) {
+    const bool common = std::find(group.axes.begin(), group.axes.end(), heavy.axes[k]) != group.axes.end();
     if (heavy.reduced[k]) summed.push_back(heavy.extents[k]);
+    if (!heavy.reduced[k] && !common) sums *= heavy.extents[k];
   }
+  if (!summed.empty() && sums >= kRowOfSums) return sums;
   if (summed.size() < 2) return 0;
   const std::int64_t along = ceil_div(summed.back(), kVector);
   summed.pop_back();

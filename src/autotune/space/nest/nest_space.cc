@@ -59,7 +59,8 @@ class NestSpace : public Space {
     std::set<std::string> for_products;
     for (const std::string& rule : matching_rules(schedules)) {
       if (rule == kSplittingRule || (limits.gpu && costs_accuracy(rule) && !has_16_bits(schedules.nest()))) continue;
-      if ((is_for_products(rule) || rule == kAgainRule || rule == kAcrossRule) && !tensor_cores) continue;
+      const bool twice = rule == kAgainRule || rule == kAcrossRule || rule == kSlicingRule;
+      if ((is_for_products(rule) || twice) && !tensor_cores) continue;
       if (rule == kForwardingRule && !limits.gpu) continue;
       if (rule == kRecomputingRule && !(limits.gpu && (sums_over_planes(schedules.nest()) || recomputes_sums(schedules))))
         continue;

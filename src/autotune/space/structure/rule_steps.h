@@ -31,6 +31,9 @@ inline constexpr const char* kJoinedRule = "join_results";  ///< for what rules 
 /// Computes a product twice, on tensor cores, rather than storing it.
 inline constexpr const char* kAgainRule = "product_again";
 
+/// Makes a product for the slice of it that is needed first, and whole behind it.
+inline constexpr const char* kSlicingRule = "slice_product";
+
 /// The rule that gives reductions across the rows of a product one of their own.
 inline constexpr const char* kAcrossRule = "product_across";
 

@@ -67,10 +67,9 @@ std::optional<ProductDims> classify(const TileOp& op) {
   return classify(op, op.contraction->a, op.contraction->b);
 }
 
-/// Sums of f32 terms of two reads, each f32 or widened to it, that are 0 where both are.
-bool sums_terms_of_two(const TileOp& op) {
-  if (op.kind != OpKind::reduce || op.reduction != ReductionOp::add || op.reads.size() != 2) return false;
-  if (op.value.type() != ElementType::f32 || !op.value.reads(0) || !op.value.reads(1)) return false;
+/// Does it sum f32 terms of reads, each f32 or widened to it, that are 0 where all of these are?
+bool sums_plain_terms(const TileOp& op) {
+  if (op.kind != OpKind::reduce || op.reduction != ReductionOp::add || op.value.type() != ElementType::f32) return false;
   bool plain = true;
   wide_term(op.value).visit([&](const ScalarExpr& e) {
     const bool other = e.op() == ScalarOp::index || e.op() == ScalarOp::scalar;
@@ -78,6 +77,21 @@ bool sums_terms_of_two(const TileOp& op) {
   });
   const auto zero = [](int) { return 0.0; };
   return plain && evaluate(op.value, zero, {}, {}) == 0;
+}
+
+/// The two reads of a sum of such terms that change along dims of its results; nullopt where there are not two.
+std::optional<std::pair<int, int>> operands_of_terms(const TileOp& op) {
+  if (!sums_plain_terms(op)) return std::nullopt;
+  std::vector<int> operands;
+  for (int k = 0; k < static_cast<int>(op.reads.size()); ++k) {
+    const bool changes = std::any_of(op.dims.begin(), op.dims.end(), [&](const OpDim& dim) {
+      return !dim.reduced && !single_valued(dim) && uses_any(op.reads[k], dim.var);
+    });
+    if (changes) operands.push_back(k);
+  }
+  if (operands.size() != 2 || (op.reads.size() > 2 && op.guard.defined())) return std::nullopt;
+  if (!op.value.reads(operands[0]) || !op.value.reads(operands[1])) return std::nullopt;
+  return std::pair(operands[0], operands[1]);
 }
 
 /// The longest dim of a sum that threads may share although it runs across rows of memory, as nothing else of the op could be shared; -1: there
@@ -108,8 +122,9 @@ ScalarExpr wide_term(const ScalarExpr& term) {
 }
 
 std::optional<ProductForm> terms_form(const TileOp& op) {
-  if (!sums_terms_of_two(op)) return std::nullopt;
-  const auto dims = classify(op, 0, 1);
+  const auto operands = operands_of_terms(op);
+  if (!operands) return std::nullopt;
+  const auto dims = classify(op, operands->first, operands->second);
   if (!dims || dims->columns.size() != 1 || dims->rows.size() != 1 || dims->ks.size() != 1 || !dims->batch.empty())
     return std::nullopt;
   for (const int d : {dims->rows[0], dims->columns[0]}) {

@@ -36,7 +36,7 @@ struct ProductForm {
 std::optional<ProductForm> product_form(const TileOp& op, bool packs = false);
 
 /// The same of a sum of other terms of two operands (differences squared), with rows and columns that register blocks are worth. A term is 0
-/// where both operands are.
+/// where all that it reads is. Without a guard it may read more, which is the same for all rows and columns (weights of a sum).
 std::optional<ProductForm> terms_form(const TileOp& op);
 inline constexpr std::int64_t kFewestTerms = 16;  ///< rows, and columns
 /// The term with operands of 16 bits as the f32 values that they are widened to.

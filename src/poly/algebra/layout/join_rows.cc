@@ -162,6 +162,7 @@ class Joiner {
     compact_tensor(before.write.tensor, place(outer), place(inner), joint.extent);
   }
 
+  const Nest& nest() const { return nest_; }
   Nest take() { return std::move(nest_); }
 
  private:
@@ -173,7 +174,9 @@ class Joiner {
   /// The operand's copy, by a statement of its own.
   std::string add_copy(const Statement& sum, const Joint& joint) {
     const Access& read = sum.reads[joint.operand];
+    if (copies_.contains(read.tensor)) return join_copy(read.tensor, joint);
     const std::string name = fresh_name(nest_, read.tensor + "_copy");
+    copies_.insert(name);
     Tensor tensor = nest_.tensor(read.tensor);
     tensor.shape[joint.place + 1] = joined_extent(tensor.shape[joint.place], joint.extent);
     tensor.shape.erase(tensor.shape.begin() + static_cast<std::ptrdiff_t>(joint.place));
@@ -199,6 +202,16 @@ class Joiner {
     copy.reads = {{read.tensor, relation_of(copy.domain, read.tensor, dims_of(copy.domain, rank))}};
     copy.value = ScalarExpr::read(0, tensor.type);
     insert_statement(nest_, begin_with_initialisers(nest_, nest_.statement(sum.name)), copy);
+    return name;
+  }
+
+  /// A copy that has been made for two indices: it has one for these, too.
+  std::string join_copy(const std::string& name, const Joint& joint) {
+    Statement copy = nest_.statement(name);
+    const std::vector<isl::pw_aff> functions = functions_of(copy.write.relation);
+    copy.write.relation = relation_of(copy.domain, name, joined(functions, joint.place, joint.place + 1, joint.extent));
+    replace_statement(nest_, copy);
+    compact_tensor(name, joint.place, joint.place + 1, joint.extent);
     return name;
   }
 
@@ -231,7 +244,8 @@ class Joiner {
     const int at = second - (first < second ? 1 : 0);
     found = isl_map_insert_dims(found, isl_dim_in, static_cast<unsigned>(at), 1);
     found = isl_map_set_tuple_name(found, isl_dim_in, joined.name.c_str());
-    return isl::manage(isl_map_coalesce(isl_map_intersect_domain(found, joined.domain.copy())));
+    // Bounds of other dims are the domain's: a relation that names them would seem to follow these.
+    return isl::manage(isl_map_coalesce(isl_map_gist_domain(found, joined.domain.copy())));
   }
 
   /// The statement with the dim `inner` for both; indices stay the dims that they were. `copied`: what it reads where it followed both.
@@ -266,6 +280,7 @@ class Joiner {
   }
 
   Nest nest_;
+  std::set<std::string> copies_;  ///< temporaries that it has made
 };
 
 template <bool short_rows>
@@ -275,14 +290,12 @@ RuleResult apply(const Nest& nest, const std::vector<std::string>& target) {
   std::string why;
   std::vector<Joint> joints = joints_of(nest, nest.statement(name), short_rows, why);
   if (joints.empty()) refuse_rule(rule, name, why);
-  Nest result = nest;
+  Joiner joiner(nest);
   while (!joints.empty()) {
-    Joiner joiner(std::move(result));
     joiner.join(name, joints.front());
-    result = joiner.take();
-    joints = joints_of(result, result.statement(name), short_rows, why);
+    joints = joints_of(joiner.nest(), joiner.nest().statement(name), short_rows, why);
   }
-  return {std::move(result), {}, false};
+  return {joiner.take(), {}, false};
 }
 
 constexpr const char* kReason = "the joined index is one to one: the same products are added up under other names";

@@ -4,7 +4,8 @@
 //            matrices (through elementwise definitions, too), and q does not follow some dims h of w (one map of scores for all heads).
 // Rewrite    t'_hq and what it comes from, back to the sum, get the dims h, over all values that h has in w, behind as many dims as w has
 //            in front of them; w reads t'_hq.
-// Conditions nobody else reads t and what it comes from; their definitions are alone in their loops and stand before w.
+// Conditions nobody else reads t and what it comes from; their definitions are alone in their loops and stand before w. w reads no product
+//            that follows all of h by itself.
 // Proof      t'_hq = t_q for each h: the same operations on the same values.
 // Rounding   none.
 #include <isl/map.h>
@@ -74,6 +75,20 @@ bool stands_alone(const Nest& nest, const Statement& statement, const Repetition
   return true;
 }
 
+/// Does the statement read a product that has all dims of the repetition already? It has a place of its own, and what is shared is a bias to it.
+bool has_product_for_each(const Nest& nest, const Statement& statement, const Repetition& repetition) {
+  return std::any_of(statement.reads.begin(), statement.reads.end(), [&](const Access& read) {
+    if (repetition.tensors.contains(read.tensor)) return false;
+    const isl::map plain = read.relation.gist_domain(statement.domain);
+    const bool all =
+        std::all_of(repetition.dims.begin(), repetition.dims.end(), [&](int dim) { return depends_on_dim(plain, dim); });
+    std::set<std::string> sources;
+    bool sums = false;
+    if (all) add_sources(nest, read.tensor, sources, sums);
+    return sums;
+  });
+}
+
 /// Sets `why` where there is none.
 std::optional<Repetition> repetition_of(const Nest& nest, const Statement& statement, std::string& why) {
   why = "it defines no factor of a sum of products";
@@ -94,6 +109,8 @@ std::optional<Repetition> repetition_of(const Nest& nest, const Statement& state
     why = "others read the product, or it shares its loops with other statements";
     if (std::count_if(statement.reads.begin(), statement.reads.end(), same) != 1 || !stands_alone(nest, statement, found))
       continue;
+    why = "it reads a product of its own as well";
+    if (has_product_for_each(nest, statement, found)) continue;
     why = "";
     return found;
   }

@@ -224,6 +224,7 @@ class BlockEmitter {
   void start_copies(const BlockOp& op, const OperandCopy& copy, Value* k_start, Value* stage);
   void product_with_copies_ahead(const BlockOp& op, const Accumulators& sums, Value* k_end);
   void product_steps(const BlockOp& op, const Accumulators& sums, Value* k_start, Value* k_count);
+  Loaded read_beside(const BlockOp& op, Value* k_start, Value* k_offset);
   void product_step(const BlockOp& op, const Accumulators& sums, Value* k_start, Value* k_offset);
   std::vector<Value*> read_a(const BlockOp& op, int row_slot, Value* k_start, Value* k_offset);
   std::vector<Value*> read_b(const BlockOp& op, int chunk, Value* k_start, Value* k_offset);

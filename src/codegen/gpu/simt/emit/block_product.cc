@@ -335,6 +335,25 @@ std::vector<Value*> BlockEmitter::read_b(const BlockOp& op, int chunk, Value* k_
   return load_floats(shared_address(b_.getFloatTy(), product.b_offset, index), op.layout.vector);
 }
 
+/// What terms read beside their operands, at k .. k + 3, as f32: the same for all rows and columns; 0 beyond the ks.
+BlockEmitter::Loaded BlockEmitter::read_beside(const BlockOp& op, Value* k_start, Value* k_offset) {
+  const ProductPlan& product = *op.product;
+  const OpDim& k = op.op.dims[at(product.form.k)];
+  const bool whole = exact_extent(k).value_or(0) > 0 && *exact_extent(k) % product.k_tile == 0;
+  Loaded loaded;
+  for (int read = 0; read < static_cast<int>(op.op.reads.size()); ++read) {
+    if (read == product.form.a || read == product.form.b || !op.op.value.reads(read)) continue;
+    const ElementType type = plan_->buffer(op.op.reads[at(read)].buffer).type;
+    for (int q = 0; q < kStep; ++q) {
+      Value* index = b_.CreateNSWAdd(k_start, b_.CreateNSWAdd(k_offset, b_.getInt64(u64(q))));
+      environment_[k.var] = b_.CreateNSWAdd(integer(k.lower), index);
+      Value* value = masked_element(op, read, {}, 0, whole ? b_.getTrue() : b_.CreateICmpSLT(index, extent(k)));
+      loaded[read].push_back(convert({value}, type, ElementType::f32)[0]);
+    }
+  }
+  return loaded;
+}
+
 void BlockEmitter::product_step(const BlockOp& op, const Accumulators& sums, Value* k_start, Value* k_offset) {
   const ProductPlan& product = *op.product;
   const OpDim& k = op.op.dims[at(product.form.k)];
@@ -343,16 +362,20 @@ void BlockEmitter::product_step(const BlockOp& op, const Accumulators& sums, Val
   a.reserve(static_cast<std::size_t>(product.row_slots));
   for (int row = 0; row < product.row_slots; ++row) a.push_back(read_a(op, row, k_start, k_offset));
   const ScalarExpr term = op.op.kind == OpKind::contract ? ScalarExpr() : wide_term(op.op.value);
-  const auto added = [&](Value* x, Value* y, Value* old) -> Value* {
+  const Loaded beside = read_beside(op, k_start, k_offset);
+  const auto added = [&](Value* x, Value* y, Value* old, int q) -> Value* {
     if (!term.defined()) return b_.CreateIntrinsic(llvm::Intrinsic::fma, {b_.getFloatTy()}, {x, y, old});
     ScalarLeaves leaves;
-    leaves.read = [&](int ordinal, Value*) { return ordinal == product.form.a ? x : y; };
+    leaves.read = [&](int ordinal, Value*) {
+      const auto found = beside.find(ordinal);
+      return found != beside.end() ? found->second[at(q)] : ordinal == product.form.a ? x : y;
+    };
     return emit_combine(b_, math_, *op.op.reduction, ElementType::f32, old, emit_scalar(b_, math_, term, leaves));
   };
   const auto add = [&](int row, int chunk, int e, int q, Value* b) {
     Value* storage = sums[at((row * product.chunks + chunk) * op.layout.vector + e)];
     Value* old = b_.CreateLoad(b_.getFloatTy(), storage);
-    Value* sum = added(a[at(row)][at(q)], b, old);
+    Value* sum = added(a[at(row)][at(q)], b, old, q);
     if (guarded) {
       set_product_row(op, row);
       set_product_column(op, chunk, e);

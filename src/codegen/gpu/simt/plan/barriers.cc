@@ -124,9 +124,11 @@ class BarrierPass {
     };
     for (std::size_t k = 0; k < op.op.reads.size(); ++k) {
       add(before, op.op.reads[k], false, op.product.has_value());
-      const bool direct = op.product && ((op.product->a_direct && static_cast<int>(k) == op.product->form.a) ||
-                                         (op.product->b_direct && static_cast<int>(k) == op.product->form.b));
-      if (direct) add(after, op.op.reads[k], false, true);
+      const auto staged = [&](const ProductPlan& product) {
+        const int read = static_cast<int>(k);
+        return (read == product.form.a && !product.a_direct) || (read == product.form.b && !product.b_direct);
+      };
+      if (op.product && !staged(*op.product)) add(after, op.op.reads[k], false, true);
     }
     add(after, op.op.write, true, false);
     if (op.op.reduction && !op.op.initialize) add(after, op.op.write, false, false);

@@ -106,8 +106,8 @@ class EventMaker {
     const bool staged = !(product.a_direct && product.b_direct);
     Phase copies, steps;
     for (int k = 0; k < static_cast<int>(op_.op.reads.size()); ++k) {
-      const bool direct = (k == product.form.a && product.a_direct) || (k == product.form.b && product.b_direct);
-      add(direct ? steps : copies, op_.op.reads[k], false, Rows::all, Columns::any);
+      const bool staged_operand = (k == product.form.a && !product.a_direct) || (k == product.form.b && !product.b_direct);
+      add(staged_operand ? copies : steps, op_.op.reads[k], false, Rows::all, Columns::any);
     }
     for (const bool writes : {true, false}) {
       Phase& phase = writes ? copies : steps;

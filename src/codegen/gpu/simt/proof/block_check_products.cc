@@ -51,11 +51,18 @@ class ProductProver {
     return length.is_constant() ? std::optional(length.constant) : std::nullopt;
   }
 
-  /// A sum of terms whose leaves are the two operands, as f32, and constants. Operands beyond the ks are 0, and so must be their terms.
+  /// A sum of terms whose leaves are reads, as f32, and constants. What is read beyond the ks is 0, and so must be their terms. What is
+  /// read beside the operands is the same for all rows and columns.
   bool is_sum_of_terms() const {
-    if (op_.op.kind != OpKind::reduce || op_.op.reduction != ReductionOp::add || op_.op.reads.size() != 2) return false;
+    if (op_.op.kind != OpKind::reduce || op_.op.reduction != ReductionOp::add) return false;
     if (op_.op.value.type() != ElementType::f32) return false;
-    if (std::min(form_.a, form_.b) != 0 || std::max(form_.a, form_.b) != 1) return false;
+    const int count = static_cast<int>(op_.op.reads.size());
+    const auto is_read = [&](int read) { return read >= 0 && read < count; };
+    if (form_.a == form_.b || !is_read(form_.a) || !is_read(form_.b)) return false;
+    for (int read = 0; read < count; ++read) {
+      if (read == form_.a || read == form_.b) continue;
+      if (op_.op.guard.defined() || reads(read, form_.row) || reads(read, form_.column)) return false;
+    }
     const std::function<bool(const ScalarExpr&)> fits = [&](const ScalarExpr& e) {
       if (read_of(e) >= 0) return true;
       if (e.op() == ScalarOp::read || e.op() == ScalarOp::index || e.op() == ScalarOp::scalar) return false;
