@@ -2,6 +2,7 @@
 // It has a kernel of its own with the reduction, and nothing that it multiplies goes to memory.
 #include "autotune/space/structure/nest_analysis.h"
 #include "autotune/space/structure/product_chains.h"
+#include "codegen/gpu/kernel_plans.h"
 #include "support/nests/half_values.h"
 #include "support/nests/tensor_nests.h"
 #include "unit/autotune/candidate_steps.h"
@@ -91,9 +92,9 @@ TEST(FoldedProducts, ResultsThatLeaveStayWithTheirProduct) {
 }
 
 /// out[a, b] = sum over r of tanh(sum over c of q[r, a, c] k[r, b, c]): a bias that all rows of r share has such a gradient. `behind`: q is made
-/// by another product.
-Nest summed_scores(bool behind) {
-  const std::string place = "0 <= r < R and 0 <= a < A and 0 <= c < 32", cell = "0 <= a < A and 0 <= b < A",
+/// by another product. `mask`: of a and b.
+Nest summed_scores(bool behind, const std::string& mask = "") {
+  const std::string place = "0 <= r < R and 0 <= a < A and 0 <= c < 32", cell = "0 <= a < A and 0 <= b < A" + mask,
                     score = "0 <= r < R and " + cell;
   NestBuilder builder("summed_scores", {{"R", 128}, {"A", 256}});
   builder.tensor("q", behind ? TensorRole::temporary : TensorRole::input, {"R", "A", "32"}, kHalf)
@@ -144,6 +145,64 @@ TEST(FoldedProducts, WhatABlockAddsUpMakesNoOtherBlocks) {
   }
   EXPECT_GT(2 * blocks, kManyUnits) << "at least half of the multiprocessors have work";
   EXPECT_EQ(problem.difference(problem.space->defaults().front(), {{"R", 3}, {"A", 70}}, 4e-3), "");
+}
+
+TEST(FoldedProducts, ALoopOverProductsHasNoLoopOverColumnsAround) {
+  SearchedProblem problem(fix_sizes(summed_scores(false, " and b <= a"), {{"A", 256}}), {});
+  int guesses = 0;
+  for (const Point& point : problem.space->defaults()) {
+    const Candidate candidate = problem.space->candidate(point);
+    if (!candidate.infeasible.empty() || count_steps(candidate, "tensor_cores") == 0) continue;
+    EXPECT_NO_THROW(plan_kernels(build_tile_program(problem.schedules.replay(candidate.steps)), {})) << guesses;
+    ++guesses;
+  }
+  EXPECT_GT(guesses, 0);
+}
+
+/// fade[r, a, b] = exp(g[r, a] - g[r, b]), by which summed scores and the weights of another product fade: two kernels read it.
+Nest faded_scores() {
+  const std::string cell = "0 <= a < A and 0 <= b < A", score = "0 <= r < R and " + cell,
+                    row = "0 <= r < R and 0 <= b < A and 0 <= m < 64";
+  return NestBuilder("faded_scores", {{"R", 32}, {"A", 256}})
+      .tensor("q", TensorRole::input, {"R", "A", "32"}, kHalf)
+      .tensor("k", TensorRole::input, {"R", "A", "32"}, kHalf)
+      .tensor("y", TensorRole::input, {"R", "A", "64"}, kHalf)
+      .tensor("g", TensorRole::input, {"R", "A"})
+      .tensor("x", TensorRole::input, {"A", "A"})
+      .tensor("fade", TensorRole::temporary, {"R", "A", "A"})
+      .tensor("s", TensorRole::temporary, {"R", "A", "A"})
+      .tensor("sum", TensorRole::temporary, {"A", "A"})
+      .tensor("w", TensorRole::temporary, {"R", "A", "A"}, kHalf)
+      .tensor("d_sum", TensorRole::temporary, {"R", "A", "64"})
+      .tensor("out", TensorRole::output, {"A", "A"})
+      .tensor("d", TensorRole::output, {"R", "A", "64"})
+      .statement("fade[r, a, b] : " + score, "fade[r, a, b]", {"g[r, a]", "g[r, b]"}, apply(ScalarOp::exp, read(0) - read(1)))
+      .statement("s_init[r, a, b] : " + score, "s[r, a, b]", {}, number(0))
+      .statement("s[r, a, b, c] : " + score + " and 0 <= c < 32", "s[r, a, b]", {"q[r, a, c]", "k[r, b, c]"}, wide(0) * wide(1),
+                 ReductionOp::add)
+      .statement("sum_init[a, b] : " + cell, "sum[a, b]", {}, number(0))
+      .statement("sum[a, b, r] : " + cell + " and 0 <= r < R", "sum[a, b]", {"s[r, a, b]", "fade[r, a, b]"}, read(0) * read(1),
+                 ReductionOp::add)
+      .statement("out[a, b] : " + cell, "out[a, b]", {"sum[a, b]"}, read(0) * number(0.5))
+      .statement("w[r, a, b] : " + score, "w[r, a, b]", {"x[a, b]", "fade[r, a, b]"}, ScalarExpr::cast(kHalf, read(0) * read(1)))
+      .statement("d_init[r, b, m] : " + row, "d_sum[r, b, m]", {}, number(0))
+      .statement("d_sum[r, b, m, a] : " + row + " and 0 <= a < A", "d_sum[r, b, m]", {"w[r, a, b]", "y[r, a, m]"},
+                 wide(0) * wide(1), ReductionOp::add)
+      .statement("d[r, b, m] : " + row, "d[r, b, m]", {"d_sum[r, b, m]"}, read(0))
+      .build();
+}
+
+TEST(FoldedProducts, ValuesOfPairsThatSeveralKernelsReadAreComputedInEach) {
+  SearchedProblem problem(faded_scores(), {});
+  const Point first = problem.space->defaults().front();
+  const Candidate candidate = problem.space->candidate(first);
+  ASSERT_EQ(candidate.infeasible, "");
+  const bool recomputes = std::any_of(candidate.steps.begin(), candidate.steps.end(), [](const Step& step) {
+    return step.name == "apply_rule" && step.args.at(0) == "recompute" && step.args.at(1) == "fade";
+  });
+  EXPECT_TRUE(recomputes);
+  EXPECT_EQ(count_steps(candidate, "tensor_cores"), 2);
+  EXPECT_EQ(problem.difference(first, {{"R", 3}, {"A", 70}}, 2e-2), "");
 }
 
 }  // namespace

@@ -345,6 +345,7 @@ std::optional<TensorAxes> axes_of_sum(const Nest& nest, const NestStructure& str
     TensorAxes other = result;
     other.row = axis;
     other.row_extent = extent(axis);
+    other.fixed_rows = has_one_value(nest, extent_of(nest, statement.domain, loop_group.position_of(axis)));
     other.row_stride = stride_of(loop_group, has(in_a, axis) ? a : b, axis);
     if (packs && result.chunk_axis < 0) find_pack(loop_group, has(in_a, axis) ? a : b, alone, domain, other);
     other.others = points / std::max<std::int64_t>(other.row_extent * other.pack_extent * other.column_extent * other.chunks, 1);

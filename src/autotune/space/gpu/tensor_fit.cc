@@ -95,6 +95,9 @@ std::string tensor_infeasible(const TensorAxes& axes, const TensorChoice& choice
   if (axes.cut_columns && (!axes.fixed_inner || choice.depth < axes.inner))
     return fmt::format("rows have different columns, over which their block has a loop: a tile of {} terms does not have all{}",
                        choice.depth, axes.fixed_inner ? fmt::format(" {}", axes.inner) : "");
+  const bool all_rows = axes.fixed_rows && choice.rows() * choice.grid.cluster / choice.pack_gqa >= axes.row_extent;
+  if (axes.cut_columns && axes.chunk_axis >= 0 && !all_rows)
+    return "rows have different columns, over which their block has a loop: none over chunks of terms stands within";
   if ((choice.rows() / choice.pack_gqa - 1) * axes.row_stride >= nvptx::kMostCopiedRows)
     return fmt::format("rows that lie {} elements apart reach further than a tensor copy", axes.row_stride);
   NvptxTarget target;

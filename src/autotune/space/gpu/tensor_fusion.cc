@@ -532,6 +532,27 @@ std::vector<std::set<std::string>> rules_with_fewer_copies(RuleVariants& variant
   return choices;
 }
 
+std::vector<std::set<std::string>> rules_with_fewer_maps(RuleVariants& variants, std::vector<std::set<std::string>> choices,
+                                                         const GpuLimits& limits) {
+  constexpr double kWorth = 0.8;  // of what goes through memory
+  std::set<std::string> fewer = choices.front();
+  fewer.insert(kRecomputingRule);
+  struct Cost {
+    double between, on_lanes;
+  };
+  const auto cost_of = [&](const std::set<std::string>& rules) {
+    const RuleVariant& variant = variants.at({rules});
+    const Fusion fusion = fusion_for_tensor_cores(variants, variant, limits);
+    return Cost{points_between_kernels(variants, variant, fusion), points_on_lanes(variants, variant, fusion, limits)};
+  };
+  const RuleVariant& variant = variants.at({fewer});
+  if (!has_place(variants, variant, fusion_for_tensor_cores(variants, variant, limits), limits)) return choices;
+  const Cost after = cost_of(fewer), before = cost_of(choices.front());
+  if (after.between < kWorth * before.between && after.on_lanes <= before.on_lanes)
+    choices.insert(choices.begin(), std::move(fewer));
+  return choices;
+}
+
 bool parts_may_cost_more(RuleVariants& variants, const std::set<std::string>& rules, const GpuLimits& limits) {
   constexpr double kParts = 3, kSurelyEnough = 256;  // products of an element, whose parts are about 20 bytes of traffic
   if (!rules.contains(kPartsRule)) return false;

@@ -46,6 +46,11 @@ std::vector<std::set<std::string>> rules_for_products(RuleVariants& variants, st
                                                       const std::set<std::string>& for_products, bool across,
                                                       const GpuLimits& limits);
 
+/// The choices, and first the first one with values computed where they are read, if products have their places and less goes through memory
+/// between kernels.
+std::vector<std::set<std::string>> rules_with_fewer_maps(RuleVariants& variants, std::vector<std::set<std::string>> choices,
+                                                         const GpuLimits& limits);
+
 /// Do the rules store parts of f32 operands whose elements are multiplied so seldom that lanes may be as fast?
 bool parts_may_cost_more(RuleVariants& variants, const std::set<std::string>& rules, const GpuLimits& limits);
 

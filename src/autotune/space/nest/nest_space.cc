@@ -14,6 +14,7 @@
 #include "autotune/space/work_floor.h"
 #include "poly/algebra/all_rules.h"
 #include "poly/algebra/values/few_terms.h"
+#include "poly/algebra/values/nest_edit.h"
 #include "support/rounding.h"
 
 #include <algorithm>
@@ -42,6 +43,17 @@ bool recomputes_sums(BaseSchedules& schedules) {
                      [&](const RuleMatch& match) { return nest.statement(match.target.front()).reduction.has_value(); });
 }
 
+/// Do several statements, beside products of matrices on tensor cores, read values that could be computed where they are read, as decays of all pairs?
+bool recomputes_maps(BaseSchedules& schedules) {
+  const Nest& nest = schedules.after_rules(rule_steps(schedules, {"simplify"})).nest();
+  if (!has_16_bits(nest) || std::none_of(nest.statements.begin(), nest.statements.end(), multiplies_matrices)) return false;
+  const std::vector<RuleMatch> matches = rule(kRecomputingRule).find(nest);
+  return std::any_of(matches.begin(), matches.end(), [&](const RuleMatch& match) {
+    const Statement& map = nest.statement(match.target.front());
+    return !map.reduction && readers_of(nest, map.write.tensor).size() > 1;
+  });
+}
+
 bool contracts(const NestStructure& structure, const FusionGroup& group) {
   const std::vector<bool>& reduced = structure.loop_groups[group.heaviest].reduced;
   return std::find(reduced.begin(), reduced.end(), true) != reduced.end();
@@ -57,13 +69,16 @@ class NestSpace : public Space {
       : schedules_(schedules), sizes_(sizes), limits_(limits), variants_(schedules, sizes) {
     const bool tensor_cores = limits.gpu && has_tensor_cores(*limits.gpu);
     std::set<std::string> for_products;
+    bool recomputes = false;
     for (const std::string& rule : matching_rules(schedules)) {
       if (rule == kSplittingRule || (limits.gpu && costs_accuracy(rule) && !has_16_bits(schedules.nest()))) continue;
       const bool twice = rule == kAgainRule || rule == kAcrossRule || rule == kSlicingRule;
       if ((is_for_products(rule) || twice) && !tensor_cores) continue;
       if (rule == kForwardingRule && !limits.gpu) continue;
-      if (rule == kRecomputingRule && !(limits.gpu && (sums_over_planes(schedules.nest()) || recomputes_sums(schedules))))
-        continue;
+      if (rule == kRecomputingRule) {
+        recomputes = tensor_cores && recomputes_maps(schedules);
+        if (!limits.gpu || !(recomputes || sums_over_planes(schedules.nest()) || recomputes_sums(schedules))) continue;
+      }
       rules_.push_back(rule);
       if (enabled_by_default(rule)) usual_rules_.insert(rule);
       if (is_for_products(rule)) for_products.insert(rule);
@@ -71,6 +86,7 @@ class NestSpace : public Space {
     tensor_rules_ = {usual_rules_};
     const bool across = std::find(rules_.begin(), rules_.end(), kAcrossRule) != rules_.end();
     if (tensor_cores) tensor_rules_ = rules_for_products(variants_, usual_rules_, for_products, across, *limits.gpu);
+    if (recomputes) tensor_rules_ = rules_with_fewer_maps(variants_, tensor_rules_, *limits.gpu);
     make_parameters(variants_.at({usual_rules_}));
   }
 

@@ -5,6 +5,7 @@
 #include "autotune/space/structure/group_steps.h"
 #include "poly/algebra/all_rules.h"
 #include "poly/algebra/rules/online.h"
+#include "poly/algebra/values/few_terms.h"
 #include "support/error.h"
 #include "support/rounding.h"
 
@@ -45,11 +46,19 @@ bool try_rule(BaseSchedules& schedules, const std::string& rule, const std::vect
   }
 }
 
+/// Is the match a sum of products that would be no sum any more, where there are other products of matrices? Those are for tensor cores together.
+bool dissolves_product(const Rule& rule, const Nest& nest, const RuleMatch& match) {
+  const Statement* sum = rule.name == kRecomputingRule ? nest.find_statement(match.target.front()) : nullptr;
+  if (sum == nullptr || !multiplies_matrices(*sum)) return false;
+  return std::any_of(nest.statements.begin(), nest.statements.end(),
+                     [&](const Statement& other) { return multiplies_matrices(other) && !with_sum_as_value(nest, other.name); });
+}
+
 bool apply_once(const Rule& rule, BaseSchedules& schedules, const Nest& before, std::vector<Step>& steps,
                 std::set<std::string>& attempted) {
   const Nest nest = schedules.after_rules(steps).nest();
   for (const RuleMatch& match : rule.find(nest)) {
-    if (made_by_rule(match, nest, before)) continue;
+    if (made_by_rule(match, nest, before) || dissolves_product(rule, nest, match)) continue;
     if (!attempted.insert(fmt::format("{}", fmt::join(match.target, " "))).second) continue;
     if (try_rule(schedules, rule.name, match.target, steps)) return true;
   }
