@@ -94,9 +94,9 @@ TEST(AlgebraError, KeepResultNeedsAResultThatIsReadAgain) {
   EXPECT_EQ(refusal(samples::many_indices("H", "B"), "gather_rows", {"s"}),
             "rule gather_rows does not apply to s: too many of the dims that the operand follows have no known extents");
   EXPECT_EQ(
-      refusal(samples::grouped_filters("33"), "join_short_rows", {"sum"}),
+      refusal(samples::grouped_filters("49"), "join_short_rows", {"sum"}),
       "rule join_short_rows does not apply to sum: no operand has whole rows along two indices, the last one of a known extent "
-      "up to 32");
+      "up to 48");
   EXPECT_EQ(refusal(fix_sizes(samples::norm_of_operand(), {{"K", 20}}), "copy_rows", {"x"}),
             "rule copy_rows does not apply to x: it is no operand of a sum of products of matrices");
   EXPECT_EQ(

@@ -95,7 +95,8 @@ std::optional<ProductAxes> axes_of(const LoopGroup& loop_group, const Statement&
   const auto few = [&](int axis) {
     return loop_group.extents[static_cast<std::size_t>(loop_group.position_of(axis))] < nvptx::kFewestTerms;
   };
-  if (!product && (few(axes.row) || few(axes.column))) return std::nullopt;
+  // Tiles of few rows share what they read, but have no register blocks for what all read besides.
+  if (!product && statement.reads.size() > 2 && (few(axes.row) || few(axes.column))) return std::nullopt;
   const int last = followed_axes(loop_group, statement.write).back();
   const bool along = product && last != axes.row && last != axes.column && of_a.back() == last && of_b.back() == last;
   if (along && has(group.axes, last)) axes.places = last;

@@ -246,8 +246,8 @@ TEST(JoinShortRows, FiltersInGroupsHaveOneIndex) {
 }
 
 TEST(JoinShortRows, ManyRowsAndRowsWithGapsStay) {
-  EXPECT_EQ(matches("join_short_rows", grouped_filters("32")), 1U);
-  EXPECT_EQ(matches("join_short_rows", grouped_filters("33")), 0U);
+  EXPECT_EQ(matches("join_short_rows", grouped_filters("48")), 1U);
+  EXPECT_EQ(matches("join_short_rows", grouped_filters("49")), 0U);
   EXPECT_EQ(matches("join_short_rows", grouped_filters("8", " and s <= g")), 0U);
   EXPECT_EQ(matches("join_short_rows", grouped_filters("8", " and 1 <= s")), 0U);
   EXPECT_EQ(matches("join_short_rows", product_of_rows()), 0U) << "rows of a batch are read at another index";
@@ -311,6 +311,29 @@ TEST(JoinRows, AllIndicesOfRowsAreJoinedInOneCopyOfEachOperand) {
           .is_equal(parse_map("[R, V] -> { out[s, t] -> out[t // 8, s // 48, (t // 4) % 2, (s // 8) % 6, (t // 2) % 2, s % 8, "
                               "t % 2] : 0 <= s < 240 and 0 <= t < 8R }",
                               "test")));
+}
+
+/// out[r, h, p, f] = sum over k of x[r, k] w[h, p, f, k]: the halves of heads, rows of a weight that lie in one piece in front of its terms.
+TEST(JoinShortRows, LongerRowsInFrontShareTheirCopy) {
+  const ScalarExpr product = product_of_halves();
+  const auto halves = [&](const std::string& half) {
+    const std::string cell = "0 <= r < R and 0 <= h < H and 0 <= p < 2 and 0 <= f < " + half;
+    return NestBuilder("halves", {{"R", 8}, {"H", 4}, {"K", 16}})
+        .tensor("x", TensorRole::input, {"R", "K"}, ElementType::f16)
+        .tensor("w", TensorRole::input, {"H", "2", half, "K"}, ElementType::f16)
+        .tensor("sums", TensorRole::temporary, {"R", "H", "2", half})
+        .tensor("out", TensorRole::output, {"R", "H", "2", half})
+        .statement("init[r, h, p, f] : " + cell, "sums[r, h, p, f]", {}, number(0))
+        .statement("sum[r, h, p, f, k] : " + cell + " and 0 <= k < K", "sums[r, h, p, f]", {"x[r, k]", "w[h, p, f, k]"}, product,
+                   ReductionOp::add)
+        .statement("out[r, h, p, f] : " + cell, "out[r, h, p, f]", {"sums[r, h, p, f]"}, read(0))
+        .build();
+  };
+  const Nest nest = rule("join_short_rows").apply(halves("48"), {"sum"}).nest;
+  validate(nest);
+  EXPECT_THAT(nest.statement("sum").dims, ElementsAre("r", "f", "k")) << "96 rows of a head are no short ones";
+  EXPECT_EQ(nest.statements.size(), 4U);
+  EXPECT_EQ(matches("join_short_rows", halves("64")), 0U) << "tiles are full";
 }
 
 TEST(JoinResults, StatementsThatLeaveOutElementsOrReadTheirOwnStay) {

@@ -218,7 +218,7 @@ std::set<std::string> sizes_of_computed_factors(const Nest& nest) {
 /// Sizes of 16-bit operands of products that rules for their layout must know: of short rows beside others (join_short_rows), and of indices that
 /// are more than tensor copies have (gather_rows).
 std::set<std::string> sizes_of_layouts(const Nest& nest, const Statement& statement, const Sizes& sizes) {
-  constexpr std::int64_t kFewRows = 32;
+  constexpr std::int64_t kFewRows = 48;
   constexpr std::size_t kMostIndices = 5;
   std::set<std::string> found;
   const auto product = unscaled_contraction_of(statement);

@@ -28,7 +28,7 @@ namespace nestor {
 namespace {
 
 constexpr const char *kName = "join_rows", *kShortName = "join_short_rows";
-constexpr std::int64_t kFewRows = 32;      ///< in a tile of 64 and more
+constexpr std::int64_t kFewRows = 48;      ///< in a tile of 64 and more
 constexpr double kMostCopied = 1U << 22U;  ///< elements of weights, not of what they meet
 
 /// Dims of the sum along two indices of an operand.
@@ -86,8 +86,10 @@ std::optional<Joint> joint_at(const Nest& nest, const Statement& sum, std::size_
   return whole ? std::optional(joint) : std::nullopt;
 }
 
-/// Along the last two indices; `short_rows`: along the last one of rows, which has few values, and the one before it.
-std::optional<Joint> joint_of(const Nest& nest, const Statement& sum, std::size_t operand, std::size_t other, bool short_rows) {
+/// Along the last two indices; `short_rows`: along the last one of rows, which has few values, and the one before it. `copies`: operands
+/// that have been copied for rows as short, which takes no more where rows are longer.
+std::optional<Joint> joint_of(const Nest& nest, const Statement& sum, std::size_t operand, std::size_t other, bool short_rows,
+                              const std::set<std::string>& copies) {
   std::size_t rows = names_of_indices(sum, sum.reads[operand]).size();
   if (short_rows) {
     const std::vector<std::string> names = names_of_indices(sum, sum.reads[operand]);
@@ -97,11 +99,13 @@ std::optional<Joint> joint_of(const Nest& nest, const Statement& sum, std::size_
   if (!joint || !short_rows) return joint;
   std::vector<int> dims;
   for (const std::string& name : names_of_indices(sum, sum.reads[operand])) dims.push_back(dim_named(sum, name));
+  if (copies.contains(sum.reads[operand].tensor)) return joint;
   return joint->extent <= kFewRows && default_points(nest, sum, dims) <= kMostCopied ? joint : std::nullopt;
 }
 
 /// Sets `why` where there are none.
-std::vector<Joint> joints_of(const Nest& nest, const Statement& sum, bool short_rows, std::string& why) {
+std::vector<Joint> joints_of(const Nest& nest, const Statement& sum, bool short_rows, std::string& why,
+                             const std::set<std::string>& copies = {}) {
   why = "it is no sum of products of two 16-bit tensors into a temporary";
   const auto halves = half_products(sum);
   if (!halves || nest.tensor(sum.write.tensor).role != TensorRole::temporary || sum.reads.size() != 2) return {};
@@ -118,11 +122,11 @@ std::vector<Joint> joints_of(const Nest& nest, const Statement& sum, bool short_
     if (!simple) return {};
   }
   if (starts.empty()) return {};
-  why = short_rows ? "no operand has whole rows along two indices, the last one of a known extent up to 32"
+  why = short_rows ? "no operand has whole rows along two indices, the last one of a known extent up to 48"
                    : "no operand has whole rows along its last two indices, the last one of a known extent";
   std::vector<Joint> joints;
   for (const auto& [operand, other] : {std::pair{a, b}, std::pair{b, a}}) {
-    if (const auto joint = joint_of(nest, sum, operand, other, short_rows)) joints.push_back(*joint);
+    if (const auto joint = joint_of(nest, sum, operand, other, short_rows, copies)) joints.push_back(*joint);
   }
   return joints;
 }
@@ -163,6 +167,7 @@ class Joiner {
   }
 
   const Nest& nest() const { return nest_; }
+  const std::set<std::string>& copies() const { return copies_; }
   Nest take() { return std::move(nest_); }
 
  private:
@@ -293,7 +298,7 @@ RuleResult apply(const Nest& nest, const std::vector<std::string>& target) {
   Joiner joiner(nest);
   while (!joints.empty()) {
     joiner.join(name, joints.front());
-    joints = joints_of(joiner.nest(), joiner.nest().statement(name), short_rows, why);
+    joints = joints_of(joiner.nest(), joiner.nest().statement(name), short_rows, why, joiner.copies());
   }
   return {joiner.take(), {}, false};
 }
