@@ -43,14 +43,16 @@ bool recomputes_sums(BaseSchedules& schedules) {
                      [&](const RuleMatch& match) { return nest.statement(match.target.front()).reduction.has_value(); });
 }
 
-/// Do several statements, beside products of matrices on tensor cores, read values that could be computed where they are read, as decays of all pairs?
+/// Do several statements, beside products of matrices on tensor cores, read values made of inputs that could be computed where they are read (decays)?
 bool recomputes_maps(BaseSchedules& schedules) {
   const Nest& nest = schedules.after_rules(rule_steps(schedules, {"simplify"})).nest();
   if (!has_16_bits(nest) || std::none_of(nest.statements.begin(), nest.statements.end(), multiplies_matrices)) return false;
   const std::vector<RuleMatch> matches = rule(kRecomputingRule).find(nest);
   return std::any_of(matches.begin(), matches.end(), [&](const RuleMatch& match) {
     const Statement& map = nest.statement(match.target.front());
-    return !map.reduction && readers_of(nest, map.write.tensor).size() > 1;
+    const bool of_inputs = std::all_of(map.reads.begin(), map.reads.end(),
+                                       [&](const Access& read) { return nest.tensor(read.tensor).role == TensorRole::input; });
+    return !map.reduction && of_inputs && readers_of(nest, map.write.tensor).size() > 1;
   });
 }
 
