@@ -75,7 +75,7 @@ def tuned(args, operator, sizes):
     info = tuning.info
     found = {**asked, "tune_s": time.monotonic() - start, "trials": info["trials"], "counts": info["counts"],
              "first_correct_s": info["first_correct_s"], "tuned_us": info["best"]["median_ms"] * 1e3,
-             "lanes": info.get("products_on_lanes", ""), "steps": tuning.steps}
+             "imprecise": info.get("imprecise", 0), "lanes": info.get("products_on_lanes", ""), "steps": tuning.steps}
     note.write_text(json.dumps(found))
     return found
 
@@ -171,7 +171,7 @@ def remarks_of(row):
     """Why there is no kernel, that results are wrong, which products run on plain lanes."""
     if "failed" in row:
         return row["failed"]
-    wrong = row["counts"].get("wrong", 0)
+    wrong = row["counts"].get("wrong", 0) - row.get("imprecise", 0)
     remarks = {"WRONG": not row["correct"], f"{wrong} candidates wrong": wrong,
                f"products on lanes: {row['lanes']}": row["lanes"]}
     return "; ".join(text for text, holds in remarks.items() if holds)
