@@ -94,6 +94,7 @@ const std::vector<Nest>& nests() {
       samples::returned_weights(true),
       samples::crossed_rows(),
       samples::crossed_rows(true),
+      samples::corners_of_cells(),
       samples::periodic_neighbours(),
       samples::periodic_neighbours(" and (x + y) mod 2 = 0")};
   return kNests;

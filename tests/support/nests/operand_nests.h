@@ -295,7 +295,7 @@ inline Nest forgetting_scores(bool both = false) {
   std::vector<std::string> slices{"raw[0, l, j]"};
   if (both) slices.emplace_back("raw[1, l, j]");
   return NestBuilder("forgetting_scores", {{"H", 4}, {"N", 9}})
-      .context("H >= 2 and N >= 1")
+      .context(both ? "H >= 2 and N >= 1" : "H >= 1 and N >= 1")
       .tensor("q", TensorRole::input, {"H", "N", "64"}, ElementType::f16)
       .tensor("k", TensorRole::input, {"H", "N", "64"}, ElementType::f16)
       .tensor("v", TensorRole::input, {"H", "N", "64"}, ElementType::f16)

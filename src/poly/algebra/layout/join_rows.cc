@@ -57,11 +57,16 @@ std::vector<isl::pw_aff> dims_of(const isl::set& set, std::size_t count) {
   return functions;
 }
 
+/// Does an access follow a dim? Bounds that the domain has are no part of where an element lies.
+bool follows(const Statement& statement, const Access& access, int dim) {
+  return depends_on_dim(access.relation.gist_domain(statement.domain), dim);
+}
+
 /// Is it a dim of the result, of several values, that the other operand does not follow? Of one value, no access would depend on it.
 bool is_row(const Nest& nest, const Statement& sum, const std::string& name, std::size_t other) {
   const std::vector<std::string> written = names_of_indices(sum, sum.write);
   const int dim = dim_named(sum, name);
-  return std::find(written.begin(), written.end(), name) != written.end() && !depends_on_dim(sum.reads[other].relation, dim) &&
+  return std::find(written.begin(), written.end(), name) != written.end() && !follows(sum, sum.reads[other], dim) &&
          known_value(nest, extent_of(nest, sum.domain, dim)) != 1;
 }
 
@@ -249,8 +254,7 @@ class Joiner {
     const int at = second - (first < second ? 1 : 0);
     found = isl_map_insert_dims(found, isl_dim_in, static_cast<unsigned>(at), 1);
     found = isl_map_set_tuple_name(found, isl_dim_in, joined.name.c_str());
-    // Bounds of other dims are the domain's: a relation that names them would seem to follow these.
-    return isl::manage(isl_map_coalesce(isl_map_gist_domain(found, joined.domain.copy())));
+    return isl::manage(isl_map_coalesce(isl_map_intersect_domain(found, joined.domain.copy())));
   }
 
   /// The statement with the dim `inner` for both; indices stay the dims that they were. `copied`: what it reads where it followed both.
@@ -278,7 +282,7 @@ class Joiner {
     };
     result.write = renamed(statement.write, statement.write.tensor);
     for (Access& read : result.reads) {
-      const bool both = depends_on_dim(read.relation, static_cast<int>(at(outer)));
+      const bool both = follows(statement, read, static_cast<int>(at(outer)));
       read = both ? renamed(read, copied) : Access{read.tensor, beside(read.relation, result, first, second)};
     }
     return result;

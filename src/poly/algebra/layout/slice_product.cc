@@ -34,14 +34,27 @@ constexpr const char* kName = "slice_product";
 
 /// The number that an index always is; nullopt: it changes.
 std::optional<std::int64_t> number_of(const isl::pw_aff& index) {
-  const isl::val most = isl::manage(isl_pw_aff_max_val(index.copy())), least = isl::manage(isl_pw_aff_min_val(index.copy()));
-  if (!most.is_int() || !most.eq(least)) return std::nullopt;
-  return static_cast<std::int64_t>(isl_val_get_num_si(most.get()));
+  if (isl_pw_aff_is_cst(index.get()) != isl_bool_true || isl_pw_aff_n_piece(index.get()) != 1) return std::nullopt;
+  isl_val* constant = nullptr;
+  const auto take = [](isl_set* set, isl_aff* aff, void* user) {
+    *static_cast<isl_val**>(user) = isl_aff_get_constant_val(aff);
+    const bool plain = isl_aff_is_cst(aff) == isl_bool_true;
+    isl_set_free(set);
+    isl_aff_free(aff);
+    return plain ? isl_stat_ok : isl_stat_error;
+  };
+  const bool plain = isl_pw_aff_foreach_piece(index.get(), take, &constant) == isl_stat_ok;
+  const bool whole = plain && constant != nullptr && isl_val_is_int(constant) == isl_bool_true;
+  const std::optional<std::int64_t> number = whole ? std::optional<std::int64_t>(isl_val_get_num_si(constant)) : std::nullopt;
+  isl_val_free(constant);
+  return number;
 }
 
 /// Indices of a read that are numbers though the tensor has several elements along them.
 std::map<std::size_t, std::int64_t> sliced_indices(const Nest& nest, const Access& read) {
   std::map<std::size_t, std::int64_t> numbers;
+  if (nest.tensor(read.tensor).role != TensorRole::temporary || !read.relation.is_single_valued() || read.relation.is_empty())
+    return numbers;
   const std::vector<isl::pw_aff> functions = functions_of(read.relation);
   const std::vector<isl::pw_aff>& shape = nest.tensor(read.tensor).shape;
   for (std::size_t p = 0; p < functions.size(); ++p) {
