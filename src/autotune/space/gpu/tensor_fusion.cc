@@ -179,7 +179,7 @@ bool stands_alone(const std::string& rule) {
 
 /// Of the columns that make up for reading rows of many terms: fewer columns read them again and again.
 double filled_columns(const TensorAxes& axes) {
-  constexpr std::int64_t kColumns = 128, kManyTerms = 64;
+  constexpr std::int64_t kColumns = 64, kManyTerms = 64;
   if (axes.inner * axes.taps < kManyTerms) return 1;
   return static_cast<double>(std::min(axes.column_extent, kColumns)) / kColumns;
 }
