@@ -28,7 +28,7 @@ namespace nestor {
 namespace {
 
 constexpr const char* kName = "columns_last";
-constexpr std::int64_t kFewest = 16;  ///< columns that tensor cores take at once, and more
+constexpr std::int64_t kFewest = 16;  ///< columns of a tile; dims of the result with fewer are taps
 constexpr std::int64_t kAligned = 8;  ///< elements of 16 bits in 16 bytes
 
 /// Do tiles of the operand start at other elements than multiples of 16 bytes, as a dim of the result shifts its terms along memory? One of
