@@ -281,14 +281,18 @@ bool depends_on_all(Reference& probe, const Nest& nest) {
   return false;
 }
 
-/// The same, where it is known without an evaluation; `elements`: some that together take all.
-bool need_most(const Nest& nest, const Sizes& sizes, double full_cost, double elements = kFewElements) {
+/// As cost_of_first_elements(); nothing where it takes too long to find out, too.
+std::optional<double> known_first_cost(const Nest& nest, const Sizes& sizes) {
   try {
-    const auto first = cost_of_first_elements(nest, sizes);
-    return first && *first * elements >= full_cost;
-  } catch (const UserError&) {  // it takes too long to find out
-    return false;
+    return cost_of_first_elements(nest, sizes);
+  } catch (const UserError&) {
+    return std::nullopt;
   }
+}
+
+/// The same as depends_on_all(), where it is known without an evaluation; `elements`: some that together take all.
+bool need_most(std::optional<double> first_cost, double full_cost, double elements) {
+  return first_cost && *first_cost * elements >= full_cost;
 }
 
 }  // namespace
@@ -327,7 +331,8 @@ std::optional<std::vector<OracleSample>> whole_samples(const Nest& nest, const S
 std::vector<OracleSample> some_samples(const Nest& nest, const Sizes& sizes, const std::map<std::string, double>& scalars,
                                        const HostTensors& inputs, std::int64_t samples, std::uint64_t seed) {
   Reference reference(nest, sizes, scalars, inputs);
-  if (reference.full_cost() <= kMostForAllOfSome && need_most(nest, sizes, reference.full_cost())) {
+  if (reference.full_cost() <= kMostForAllOfSome &&
+      need_most(known_first_cost(nest, sizes), reference.full_cost(), kFewElements)) {
     if (auto whole = whole_samples(nest, sizes, scalars, inputs, 1, nullptr)) return std::move(*whole);
   }
   reference.prepare_elements();
@@ -337,15 +342,9 @@ std::vector<OracleSample> some_samples(const Nest& nest, const Sizes& sizes, con
 namespace {
 
 /// Throws as the evaluation of an element would, before it has spent all that its processes may.
-void refuse_costly_elements(const Reference& reference, const Nest& nest, const Sizes& sizes) {
+void refuse_costly_elements(double full_cost, std::optional<double> first_cost) {
   const double most = kBackwardLimit * host_threads();
-  if (reference.full_cost() <= most) return;
-  std::optional<double> cost;
-  try {
-    cost = cost_of_first_elements(nest, sizes);
-  } catch (const UserError&) {  // it takes too long to find out
-  }
-  if (cost && *cost > most * kSlackOfBoxes) Reference::refuse_cost(*cost, most);
+  if (full_cost > most && first_cost && *first_cost > most * kSlackOfBoxes) Reference::refuse_cost(*first_cost, most);
 }
 
 }  // namespace
@@ -363,9 +362,11 @@ std::vector<OracleSample> reference_samples(const Nest& nest, const Sizes& sizes
       reference.evaluate_all(kFullLimit, host_threads());
       result = all_samples(reference, nest, kAllElements);
     } else {
-      refuse_costly_elements(reference, nest, sizes);
+      const double cost = reference.full_cost();
+      const std::optional<double> first_cost = cost > kWorthSharing ? known_first_cost(nest, sizes) : std::nullopt;
+      refuse_costly_elements(cost, first_cost);
       std::optional<std::vector<OracleSample>> whole;
-      if (reference.full_cost() <= kMostForAll) {
+      if (cost <= kMostForAll) {
         Reference probe(nest, sizes, scalars, inputs);
         probe.stop_by(stop);
         if (depends_on_all(probe, nest)) whole = whole_samples(nest, sizes, scalars, inputs, host_threads(), stop);
@@ -373,7 +374,7 @@ std::vector<OracleSample> reference_samples(const Nest& nest, const Sizes& sizes
       if (whole) {
         result = std::move(*whole);
       } else {
-        const bool most = reference.full_cost() > kWorthSharing && need_most(nest, sizes, reference.full_cost(), kTwoElements);
+        const bool most = need_most(first_cost, cost, kTwoElements);
         result = chosen_samples(reference, nest, samples, seed, {host_threads(), kMostSampleSeconds, false, most}, stop);
       }
     }
