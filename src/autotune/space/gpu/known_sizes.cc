@@ -6,6 +6,7 @@
 #include "autotune/space/window_points.h"
 #include "codegen/tile/contraction.h"
 #include "poly/algebra/all_rules.h"
+#include "poly/algebra/operands/half_products.h"
 #include "poly/algebra/values/nest_edit.h"
 #include "support/tensor_view.h"
 
@@ -218,7 +219,6 @@ std::set<std::string> sizes_of_computed_factors(const Nest& nest) {
 /// Sizes of 16-bit operands of products that rules for their layout must know: of short rows beside others (join_short_rows), and of indices that
 /// are more than tensor copies have (gather_rows).
 std::set<std::string> sizes_of_layouts(const Nest& nest, const Statement& statement, const Sizes& sizes) {
-  constexpr std::int64_t kFewRows = 48;
   constexpr std::size_t kMostIndices = 5;
   std::set<std::string> found;
   const auto product = unscaled_contraction_of(statement);
@@ -232,7 +232,7 @@ std::set<std::string> sizes_of_layouts(const Nest& nest, const Statement& statem
     const auto is_row = [&](std::size_t p) { return dims[p] && follows(statement.write, *dims[p]) && !follows(other, *dims[p]); };
     std::size_t last = dims.size();  // of rows
     while (last > 0 && !is_row(last - 1)) --last;
-    if (last > 1 && is_row(last - 2) && shape[last - 1] <= kFewRows) found.merge(sizes_in(nest, tensor.shape[last - 1]));
+    if (last > 1 && is_row(last - 2) && shape[last - 1] <= kMostShortRows) found.merge(sizes_in(nest, tensor.shape[last - 1]));
     // The last two have indices of their own, and known extents need no size.
     std::size_t more = dims.size() - std::min(dims.size(), kMostIndices);
     const auto is_known = [&](std::size_t p) { return sizes_in(nest, tensor.shape[p]).empty(); };

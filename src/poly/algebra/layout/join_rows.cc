@@ -28,7 +28,6 @@ namespace nestor {
 namespace {
 
 constexpr const char *kName = "join_rows", *kShortName = "join_short_rows";
-constexpr std::int64_t kFewRows = 48;      ///< in a tile of 64 and more
 constexpr double kMostCopied = 1U << 22U;  ///< elements of weights, not of what they meet
 
 /// Dims of the sum along two indices of an operand.
@@ -105,7 +104,7 @@ std::optional<Joint> joint_of(const Nest& nest, const Statement& sum, std::size_
   std::vector<int> dims;
   for (const std::string& name : names_of_indices(sum, sum.reads[operand])) dims.push_back(dim_named(sum, name));
   if (copies.contains(sum.reads[operand].tensor)) return joint;
-  return joint->extent <= kFewRows && default_points(nest, sum, dims) <= kMostCopied ? joint : std::nullopt;
+  return joint->extent <= kMostShortRows && default_points(nest, sum, dims) <= kMostCopied ? joint : std::nullopt;
 }
 
 /// Sets `why` where there are none.
