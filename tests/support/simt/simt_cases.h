@@ -170,6 +170,8 @@ inline std::vector<SimtCase> simt_cases() {
                tile == 8 ? 64 : 256);
     list.add("joined_sums_f16", joined_sums_program(f16, tile), {{"rows", 9}, {"cols", 512}}, half, 128);
   }
+  list.add("joined_maps", joined_maps_program(8), {{"rows", 21}, {"cols", 70}}, {}, 64);
+  list.add("joined_maps_of_rows", joined_maps_program(1), {{"rows", 5}, {"cols", 33}}, {}, 32);
   list.add("joined_sums_known", joined_sums_program(f32, 8, 300), {{"rows", 20}}, {.tolerance = 1e-4}, 64);
   // A thread's rows share each column: as many of them as registers, ragged ends, rows of more than two, no pairs at all.
   for (const Self self : {Self::counts, Self::is_guarded, Self::is_selected}) {

@@ -85,6 +85,33 @@ inline TileProgram sums_in_a_loop_program() {
   return m.finish(loop("b", 0, 1, steps, LoopKind::gpu_block));
 }
 
+/// Elementwise ops of one image: sums, differences and guarded products of neighbours, which share their reads; then what is made of the sums.
+inline TileProgram joined_maps_program(std::int64_t tile) {
+  ProgramMaker m("joined_maps");
+  m.size("rows");
+  m.size("cols");
+  const IntExpr first = IntExpr(tile) * var("t");
+  const int x = m.input("x", ElementType::f32, {var("rows"), var("cols") + IntExpr(1)});
+  std::vector<TileTree> ops;
+  int sums = -1;
+  for (const std::string name : {"plus", "minus", "times", "again"}) {
+    const int out = m.output(name, ElementType::f32, {var("rows"), var("cols")});
+    if (sums < 0) sums = out;
+    const IntExpr i = first + var("i_" + name), j = var("j_" + name), end = min(IntExpr(tile), var("rows") - first);
+    const std::vector<OpDim> dims{parallel_dim("i_" + name, 0, end, tile), parallel_dim("j_" + name, 0, var("cols"))};
+    TileOp op = make_op(OpKind::map, name, dims, {out, {i, j}}, {{x, {i, j}}, {x, {i, j + IntExpr(1)}}});
+    if (name == "again") op.reads[1] = {sums, {i, j}};
+    const ScalarOp kind = name == "minus" ? ScalarOp::sub : name == "times" ? ScalarOp::mul : ScalarOp::add;
+    op.value = ScalarExpr::make(kind, {m.read(op, 0), m.read(op, 1)});
+    if (name == "times") {
+      op.guard = IntExpr::make(IntOp::ge, {i, j});
+      op.fill = 7;
+    }
+    ops.push_back(leaf(op));
+  }
+  return m.finish(loop("t", 0, floor_div(var("rows") + IntExpr(tile - 1), tile), sequence(ops), LoopKind::gpu_block));
+}
+
 /// Of each row: a[r] = sum over c of x[r, c] w[c], b[r] = the maximum of x[r, c] below the diagonal, d[r] = sum over c of x[r, c] a[r]. The first
 /// two can be found in one pass over x; the third needs the first. A block takes `tile` rows.
 inline TileProgram joined_sums_program(ElementType type, std::int64_t tile, std::int64_t cols = 0) {

@@ -124,6 +124,30 @@ TEST(JoinedPasses, reductions_over_the_same_memory_share_a_pass_and_others_do_no
   }
 }
 
+TEST(JoinedPasses, elementwise_ops_at_the_same_points_share_them_and_others_do_not) {
+  const nvptx::LaunchPlan launches = nvptx::plan_launches(joined_maps_program(8), 64);
+  for (const BlockPlan& plan : plan_bodies(launches.kernels.front(), launches.program, {.threads = 64})) {
+    std::map<std::string, std::string> passes;
+    for (const nvptx::BlockOp& op : plan.ops) passes[op.op.name] = op.joins < 0 ? "" : plan.ops[op.joins].op.name;
+    EXPECT_EQ(passes.at("minus"), "plus");
+    EXPECT_EQ(passes.at("times"), "plus") << "under its own guard";
+    EXPECT_EQ(passes.at("plus") + passes.at("again"), "") << "again reads what plus has written";
+    const auto violations = [&](const std::string& name, const std::function<void(nvptx::BlockOp&)>& change) {
+      BlockPlan mutant = plan;
+      for (nvptx::BlockOp& op : mutant.ops) {
+        if (op.op.name == name) change(op);
+      }
+      return nvptx::check_block_plan(mutant).violations;
+    };
+    EXPECT_THAT(violations("minus", [](nvptx::BlockOp&) {}), ::testing::IsEmpty());
+    EXPECT_THAT(violations("again", [](nvptx::BlockOp& op) { op.joins = 0; }), ::testing::Not(::testing::IsEmpty()));
+    EXPECT_THAT(violations("minus", [](nvptx::BlockOp& op) { op.barrier_before = true; }), ::testing::Not(::testing::IsEmpty()));
+    EXPECT_THAT(violations("minus", [](nvptx::BlockOp& op) { op.op.dims[1].lower = IntExpr(1); }),
+                ::testing::Not(::testing::IsEmpty()));
+    EXPECT_THAT(violations("plus", [](nvptx::BlockOp& op) { op.joins = 1; }), ::testing::Not(::testing::IsEmpty()));
+  }
+}
+
 // ---- launches
 
 /// What is said of a program's launches after a change of them.
@@ -432,6 +456,7 @@ std::vector<SimtCase> mutated_cases() {
                                                          {"column_parts", {}},
                                                          {"column_sums", {}},
                                                          {"joined_sums", {{"rows", 9}, {"cols", 37}}},
+                                                         {"joined_maps", {{"rows", 9}, {"cols", 11}}},
                                                          {"pairs", {{"n", 21}, {"of", 37}}},
                                                          {"plane_sums", {}},
                                                          {"plane_sums_of_clusters", {}},

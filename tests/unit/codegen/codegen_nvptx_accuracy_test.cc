@@ -104,6 +104,24 @@ struct PolynomialExp2 : OnHost {
 };
 
 /// In f32 up to 2^16, where almost all arguments are; beyond as elsewhere.
+/// How often the code widens a number to f64, as it does for angles of many turns.
+std::size_t widenings(const std::function<ScalarExpr(ScalarExpr)>& value) {
+  const std::string code = compile_nvptx(function_program(ElementType::f32, value), {}).kernel.code;
+  std::size_t found = 0;
+  for (std::size_t at = code.find("cvt.f64.f32"); at != std::string::npos; at = code.find("cvt.f64.f32", at + 1)) ++found;
+  return found;
+}
+
+TEST(NvptxAccuracy, OneAngleIsTurnedOnce) {
+  const auto sine = [](const ScalarExpr& x) { return unary(ScalarOp::sin, x); };
+  const auto cosine = [](const ScalarExpr& x) { return unary(ScalarOp::cos, x); };
+  const auto product = [](const ScalarExpr& x, const ScalarExpr& y) { return ScalarExpr::make(ScalarOp::mul, {x, y}); };
+  const std::size_t once = widenings(sine);
+  EXPECT_GT(once, 0U);
+  EXPECT_EQ(widenings([&](const ScalarExpr& x) { return product(product(sine(x), x), cosine(x)); }), once);
+  EXPECT_EQ(widenings([&](const ScalarExpr& x) { return product(sine(x), cosine(product(x, x))); }), 2 * once);
+}
+
 TEST(NvptxAccuracy, SinesAndCosinesOfAllArguments) {
   const OnHost sine([](auto& math, auto& b, auto* x, auto*) { return math.sin(b, x); }),
       cosine([](auto& math, auto& b, auto* x, auto*) { return math.cos(b, x); });

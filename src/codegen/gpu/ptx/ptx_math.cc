@@ -120,26 +120,36 @@ Value* NvptxMath::tanh(Builder& b, Value* x) const {
   return b.CreateSelect(b.CreateFCmpOLT(magnitude, number(x, kNear)), near, far);
 }
 
+/// A function of its own, so that LLVM makes equal calls one before it puts the function's branch in their place.
 /// After Cody and Waite: x - n pi/2 with n = round(2 x / pi), pi/2 as three numbers of f32. n times the first one is no more than 24 bits away
 /// from x, so that the first difference is exact.
-MathEmitter::Quarters NvptxMath::quarters_of(Builder& b, Value* x) const {
+llvm::Function* NvptxMath::function_of_quarters(llvm::Module& module) const {
+  constexpr const char* kName = "nestor_quarters_of_a_turn";
   constexpr double kRound = 12582912.0, kMost = 65536;
   constexpr double kParts[] = {-0x1.921fb6p+0, 0x1.777a5cp-25, 0x1.ee59dap-50};
-  llvm::BasicBlock* before = b.GetInsertBlock();
-  if (x->getType()->isVectorTy() || b.GetInsertPoint() != before->end()) return MathEmitter::quarters_of(b, x);
-  llvm::LLVMContext& context = b.getContext();
-  auto* far = llvm::BasicBlock::Create(context, "far", before->getParent(), before->getNextNode());
-  auto* after = llvm::BasicBlock::Create(context, "turned", before->getParent(), far->getNextNode());
+  if (llvm::Function* known = module.getFunction(kName)) return known;
+  llvm::LLVMContext& context = module.getContext();
+  llvm::Type *angles = llvm::Type::getFloatTy(context), *counts = llvm::Type::getInt32Ty(context);
+  auto* type = llvm::FunctionType::get(llvm::StructType::get(angles, counts), {angles}, false);
+  auto* function = llvm::Function::Create(type, llvm::GlobalValue::InternalLinkage, kName, module);
+  function->setDoesNotAccessMemory();
+  for (const auto attribute : {llvm::Attribute::NoUnwind, llvm::Attribute::WillReturn, llvm::Attribute::AlwaysInline})
+    function->addFnAttr(attribute);
+  auto* before = llvm::BasicBlock::Create(context, "near", function);
+  auto* far = llvm::BasicBlock::Create(context, "far", function);
+  auto* after = llvm::BasicBlock::Create(context, "turned", function);
+  llvm::IRBuilder<> b(before);
+  Value* x = function->getArg(0);
   Value* rounded = fma(b, x, number(x, 2 / std::numbers::pi), number(x, kRound));
   Value* n = b.CreateFSub(rounded, number(x, kRound));
   Value* angle = x;
   for (const double part : kParts) angle = fma(b, n, number(x, part), angle);
-  Value* count = b.CreateBitCast(rounded, b.getInt32Ty());
+  Value* count = b.CreateBitCast(rounded, counts);
   Value* near = b.CreateFCmpOLT(b.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, x), number(x, kMost));
   b.CreateCondBr(near, after, far, llvm::MDBuilder(context).createBranchWeights(1 << 20, 1));
   b.SetInsertPoint(far);
   const Quarters all = MathEmitter::quarters_of(b, x);
-  Value* all_count = b.CreateTrunc(all.count, b.getInt32Ty());
+  Value* all_count = b.CreateTrunc(all.count, counts);
   b.CreateBr(after);
   b.SetInsertPoint(after);
   const auto either = [&](Value* here, Value* there) {
@@ -149,7 +159,15 @@ MathEmitter::Quarters NvptxMath::quarters_of(Builder& b, Value* x) const {
     return value;
   };
   llvm::PHINode* chosen = either(angle, all.angle);
-  return {chosen, either(count, all_count)};
+  Value* both[] = {chosen, either(count, all_count)};
+  b.CreateAggregateRet(both, 2);
+  return function;
+}
+
+MathEmitter::Quarters NvptxMath::quarters_of(Builder& b, Value* x) const {
+  if (x->getType()->isVectorTy()) return MathEmitter::quarters_of(b, x);
+  Value* found = b.CreateCall(function_of_quarters(*b.GetInsertBlock()->getModule()), {x});
+  return {b.CreateExtractValue(found, 0), b.CreateExtractValue(found, 1)};
 }
 
 /// 2 / (1 + 2^-2x log2 e), which is exact to the left, where 1 and tanh cancel.

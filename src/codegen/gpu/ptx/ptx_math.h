@@ -60,6 +60,8 @@ class NvptxMath : public MathEmitter {
   Quarters quarters_of(Builder& b, Value* x) const override;
 
  private:
+  /// f32 to {f32, i32}: what quarters_of returns, in a function of the module.
+  llvm::Function* function_of_quarters(llvm::Module& module) const;
   Value* better_root(Builder& b, Value* x, Value* guess) const;
 
   bool exact_;

@@ -123,7 +123,6 @@ class BlockEmitter {
   std::vector<Value*> read_sums(const BlockOp& op, const std::vector<Value*>& sums);
 
   // rows that share what is read along columns
-  std::set<int> read_by_all_rows(const BlockOp& op) const;
   void emit_rows_at_once(const BlockOp& op, const std::set<int>& shared);
   void emit_batch_of_rows(const BlockOp& op, int width, Slot slot, const Loaded& shared, Value* first, std::int64_t count,
                           Value* end);

@@ -13,12 +13,6 @@ using llvm::Value;
 
 constexpr std::int64_t kRowsAtOnce = 4;
 
-bool uses_any(const TileAccess& access, const std::set<std::string>& vars) {
-  return std::any_of(access.index.begin(), access.index.end(), [&](const IntExpr& index) {
-    return std::any_of(vars.begin(), vars.end(), [&](const std::string& var) { return index.uses(var); });
-  });
-}
-
 /// The value, made here: LLVM moves a load that one branch alone needs into that branch.
 Value* made_here(llvm::IRBuilder<>& b, Value* value) {
   llvm::Type* type = value->getType();
@@ -33,31 +27,6 @@ Value* made_here(llvm::IRBuilder<>& b, Value* value) {
 }
 
 }  // namespace
-
-/// Reads from memory that follow the columns and no row, where threads have several rows each; none: the op is emitted row by row.
-std::set<int> BlockEmitter::read_by_all_rows(const BlockOp& op) const {
-  const auto bound = op.row_bound();
-  const bool several = !op.rows.empty() && op.column >= 0 && (!bound || op.layout.row_slots(*bound) > 1);
-  if (!several || op.unroll_rows || op.ahead > 0 || op.op.reduction || op.op.guard.defined()) return {};
-  if (plan_->in_registers(op.op.write) || (!op.vectors && op.layout.vector > 1)) return {};
-  std::set<std::string> rows;
-  for (const int d : op.rows) rows.insert(op.op.dims[static_cast<std::size_t>(d)].var);
-  for (std::size_t d = 0; d < op.op.dims.size(); ++d) {
-    const OpDim& dim = op.op.dims[d];
-    if (op.roles[d] == DimRole::serial && !single_valued(dim)) return {};
-    // Bounds of columns are asked for before there is a row.
-    for (const std::string& row : rows) {
-      if (dim.lower.uses(row) || dim.upper.uses(row)) return {};
-    }
-  }
-  std::set<int> shared;
-  for (const int ordinal : unconditional_reads(op.op.value)) {
-    const TileAccess& read = op.op.reads[static_cast<std::size_t>(ordinal)];
-    if (read.buffer == op.op.write.buffer || plan_->in_registers(read) || uses_any(read, rows)) continue;
-    if (uses_any(read, {op.op.dims[static_cast<std::size_t>(op.column)].var})) shared.insert(ordinal);
-  }
-  return shared;
-}
 
 void BlockEmitter::emit_rows_at_once(const BlockOp& op, const std::set<int>& shared) {
   const auto bound = op.row_bound();

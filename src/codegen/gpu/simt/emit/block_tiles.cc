@@ -19,6 +19,7 @@ constexpr int kSumUnroll = 4;
 }  // namespace
 
 void BlockEmitter::emit_op(const BlockOp& op) {
+  if (op.joins >= 0 && !op.reduces_columns()) return;  // emitted where its pass begins
   if (op.barrier_before) barrier();
   const auto outer = environment_;
   if (op.product) {
@@ -31,7 +32,7 @@ void BlockEmitter::emit_op(const BlockOp& op) {
     emit_divided_sum(op);
   } else if (!op.window.empty()) {
     emit_windows(op);
-  } else if (const std::set<int> shared = read_by_all_rows(op); !shared.empty()) {
+  } else if (const std::set<int> shared = read_by_all_rows(*plan_, op); !shared.empty()) {
     emit_rows_at_once(op, shared);
   } else {
     const bool to_registers = plan_->in_registers(op.op.write);
@@ -232,7 +233,14 @@ void BlockEmitter::emit_unit(const BlockOp& op, int width, Slot slot) {
   if (op.own_sums) return emit_own_sums(op, slot);
   if (op.op.reduction) return emit_point_reduction(op, slot);
   if (op.carried >= 0) return emit_recurrence(op, slot);
-  for_serial(op, [](const OpDim&) { return true; }, [&] { emit_points(op, width, slot); });
+  for_serial(
+      op, [](const OpDim&) { return true; },
+      [&] {
+        for (const BlockOp* each : joined_with(op)) {
+          name_dims(op, *each);
+          emit_points(*each, width, slot);
+        }
+      });
 }
 
 /// The value to store; a cast to the buffer's own 16-bit type is left to the store, which converts in pairs.

@@ -164,6 +164,9 @@ class BarrierPass {
 
 }  // namespace
 
-void insert_barriers(BlockPlan& plan) { BarrierPass(plan).run(); }
+void insert_barriers(BlockPlan& plan) {
+  BarrierPass(plan).run();
+  part_at_barriers(plan);
+}
 
 }  // namespace nestor::nvptx

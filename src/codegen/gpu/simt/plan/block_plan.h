@@ -146,7 +146,8 @@ struct BlockOp {
   std::optional<FusedReduction> fused;
   int warp_lead = -1;    ///< op whose value over the thread's own warp is meant by the scalar kWarpLead
   bool gathers = false;  ///< the warps of a block combine their results before blocks of a cluster exchange them
-  int joins = -1;        ///< reduction before it over whose columns its own terms are added up in one pass
+  /// Op before it in whose pass it is computed: a reduction over the same columns, or an elementwise op at the same points.
+  int joins = -1;
   /// Read of the element that the thread wrote at the point before, along its serial dim: the value stays in a register.
   int carried = -1;
   std::optional<OwnSums> own_sums;
@@ -238,9 +239,10 @@ void join_reductions(BlockPlan& plan);  ///< leads and followers whose partial r
 void carry_values(BlockPlan& plan);     ///< what a thread writes and reads again at its next point
 void keep_sums(BlockPlan& plan);        ///< sums that read other elements of what they write
 void choose_windows(BlockPlan& plan);   ///< sums of neighbouring rows that share what they read
-void join_passes(BlockPlan& plan);      ///< reductions over the same columns of the same memory, in one pass
+void join_passes(BlockPlan& plan);      ///< ops over the same points of the same memory, in one pass
 void allocate_shared(BlockPlan& plan, const NvptxTarget& target);
 void insert_barriers(BlockPlan& plan);
+void part_at_barriers(BlockPlan& plan);  ///< elementwise ops that stand behind a barrier leave the pass before it
 
 /// `op` with the dims of `like` in place of its own, which are as many.
 TileOp with_dims_of(const TileOp& like, const TileOp& op);
@@ -274,6 +276,9 @@ inline constexpr std::int64_t kMostPairRows = 8;
 
 /// The op with prefix sums in place of its sums over all that stands before; nullopt: it has no such form.
 std::optional<BlockOp> prefix_sums_of(const TileOp& op, const std::vector<Buffer>& buffers);
+
+/// Reads from memory that follow the columns and no row, where threads have several rows each; none: the op is emitted row by row.
+std::set<int> read_by_all_rows(const BlockPlan& plan, const BlockOp& op);
 
 /// Numbers of reads of which none stands behind a condition, where an address may lie outside of the tensor.
 std::set<int> unconditional_reads(const ScalarExpr& expr);

@@ -1,8 +1,9 @@
-// Passes that serve several sums. Joined reductions: the pass reads for them what they would read later, so nothing in between may write it,
-// and its threads, rows and columns must be theirs. Prefix sums: the body's op sums over what stands before, or behind, each element, and
-// its terms do not ask which element that is; threads, lanes and warps add in the order of the columns. Recurrences: what a thread hands on is
-// what it would read. Windows, rows of a run that are summed up together: each row's terms must be known
-// without the others, be as many for all, and stay in their order; where a row lies must follow from where the first one does.
+// Passes that serve several sums. Joined reductions: the pass reads for them what they would read later, so nothing in between may write
+// it, and its threads, rows and columns must be theirs. Joined elementwise ops: the same, and no barrier may be due where they stood.
+// Prefix sums: the body's op sums over what stands before, or behind, each element, and its terms do not ask which element that is;
+// threads, lanes and warps add in the order of the columns. Recurrences: what a thread hands on is what it would read. Windows, rows of a
+// run that are summed up together: each row's terms must be known without the others, be as many for all, and stay in their order; where a
+// row lies must follow from where the first one does.
 #include "codegen/gpu/simt/proof/block_paths.h"
 #include "codegen/gpu/simt/proof/block_vectors.h"
 #include "codegen/tile/analysis/conditions.h"
@@ -32,17 +33,40 @@ bool has_same_points(const BlockOp& lead, const BlockOp& op) {
   });
 }
 
+void prove_sums_columns(BlockProof& proof, const BlockOp& op) {
+  const bool plain =
+      op.reduces_columns() && op.op.kind != OpKind::points && !op.fused && !op.deferred && op.warp_lead < 0 && op.ahead == 0;
+  if (!plain || proof.plan.cluster != 1 || (op.crosses_warps() && !op.rows.empty()))
+    proof.fail("{} is no reduction that could share its pass over columns", op.op.name);
+}
+
+/// Elementwise ops, computed point by point; a barrier where the second one stood would not be where it is computed.
+void prove_joined_map(BlockProof& proof, const BlockOp& lead, const BlockOp& op) {
+  for (const BlockOp* each : {&lead, &op}) {
+    const bool plain = !each->op.reduction && (each->op.kind == OpKind::map || each->op.kind == OpKind::copy) && !each->product &&
+                       !each->prefix && !each->own_sums && each->carried < 0 && each->ahead == 0 && each->window.empty() &&
+                       each->warp_lead < 0 && proof.plan.cluster == 1;
+    if (!plain) return proof.fail("{} has no points that another op could be computed at", each->op.name);
+    const bool guarded =
+        proof.plan.buffer(each->op.write.buffer).memory != Memory::argument && !proof.plan.in_registers(each->op.write);
+    if (guarded)
+      return proof.fail("{} writes {} in a pass that stands before its barrier", each->op.name, proof.name(each->op.write));
+  }
+  if (op.barrier_before) return proof.fail("{} is computed with {}, before its barrier", op.op.name, lead.op.name);
+  if (proof.plan.in_registers(lead.op.write) != proof.plan.in_registers(op.op.write))
+    proof.fail("{} and {} are stored by different threads", lead.op.name, op.op.name);
+}
+
 void prove_joined_op(BlockProof& proof, int k) {
   const BlockOp& op = proof.op(k);
   const auto at = position_of(proof, k), from = position_of(proof, op.joins);
   if (from < 0 || from >= at || proof.op(op.joins).joins >= 0)
-    return proof.fail("{} stands in the pass of no reduction before it", op.op.name);
+    return proof.fail("{} stands in the pass of no op before it", op.op.name);
   const BlockOp& lead = proof.op(op.joins);
-  for (const BlockOp* each : {&lead, &op}) {
-    const bool plain = each->reduces_columns() && each->op.kind != OpKind::points && !each->fused && !each->deferred &&
-                       each->warp_lead < 0 && each->ahead == 0;
-    if (!plain || proof.plan.cluster != 1 || (each->crosses_warps() && !each->rows.empty()))
-      return proof.fail("{} is no reduction that could share its pass over columns", each->op.name);
+  if (!lead.reduces_columns() && !op.reduces_columns()) {
+    prove_joined_map(proof, lead, op);
+  } else {
+    for (const BlockOp* each : {&lead, &op}) prove_sums_columns(proof, *each);
   }
   if (!has_same_points(lead, op)) return proof.fail("{} and {} share a pass, but not their points", lead.op.name, op.op.name);
   for (auto between = from; between < at; ++between) {
