@@ -27,6 +27,11 @@ OperandRounding::Form OperandRounding::form_of(const NamedValues& values) {
   return value_or(values, halves, 0) != 0 || value_or(values, parts, 0) != 0 ? Form::halves : Form::rounded;
 }
 
+bool OperandRounding::explains(const NamedValues& values, double max_error, bool lost_infinity) {
+  if (lost_infinity) return value_or(values, "warpgroups", 0) != 0;
+  return form_of(values) != Form::none && max_error > 1 && max_error <= kMostOfRounding;
+}
+
 void OperandRounding::note(Form form, bool wrong, bool right) {
   if (form == Form::none) return;
   Count& count = form == Form::halves ? halves_ : rounded_;

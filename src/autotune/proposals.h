@@ -42,11 +42,10 @@ class OperandRounding {
  public:
   enum class Form : std::uint8_t { none, rounded, halves };
   static Form form_of(const NamedValues& values);
-  /// May rounding alone have made a candidate of this form wrong? Not where its error is many times what is allowed, no number, or unknown
-  /// (0), as where a check stopped it. `max_error`: as a fraction of what is allowed.
-  static bool explains(Form form, double max_error) {
-    return form != Form::none && max_error > 1 && max_error <= kMostOfRounding;
-  }
+  /// May rounding alone have made a candidate with these values wrong? Not where its error is many times what is allowed, no number, or unknown
+  /// (0), as where a check stopped it. `max_error`: as a fraction of what is allowed. `lost_infinity`: NaN in place of infinities is all that
+  /// was wrong, as operands of tensor cores make it that vanish in 16 bits.
+  static bool explains(const NamedValues& values, double max_error, bool lost_infinity);
   /// How a candidate of this form ended.
   void note(Form form, bool wrong, bool right);
   /// Is the form known to end wrong, or not to be needed?

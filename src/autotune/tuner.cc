@@ -347,7 +347,7 @@ class Tuning {
     ++result_.trials;
     ++result_.counts[record.status];
     if (record.status == TrialStatus::wrong) {
-      if (OperandRounding::explains(form, record.max_error))
+      if (OperandRounding::explains(named_values(*space_, pending.point), record.max_error, outcome.lost_infinity))
         ++result_.imprecise;
       else if (result_.wrong_trial == 0)
         result_.wrong_trial = record.id;

@@ -232,7 +232,10 @@ void ResultCheck::compare(const std::vector<Launched>& all, CheckReport& report)
       std::string where;
       const double worst = worst_error(expected.samples, each.tensors, &where, each.generation);
       report.worst_error = std::max(report.worst_error, worst);
-      if (worst > 1) wrong = where;
+      if (worst > 1) {
+        wrong = where;
+        report.lost_infinity = only_loses_infinities(expected.samples, each.tensors, each.generation);
+      }
     }
     if (!wrong.empty()) report.wrong = fmt::format("at {}: {}", each.wanted.str(), wrong);
     if (!keeps_) expected_.erase(each.wanted.str());

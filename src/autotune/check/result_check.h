@@ -28,8 +28,9 @@ struct CheckCase {
 
 /// What was compared.
 struct CheckReport {
-  std::string wrong;       ///< the first thing that was: where, and in which case; "": nothing
-  double worst_error = 0;  ///< as a fraction of what is allowed
+  std::string wrong;           ///< the first thing that was: where, and in which case; "": nothing
+  double worst_error = 0;      ///< as a fraction of what is allowed
+  bool lost_infinity = false;  ///< what was wrong is NaN in place of infinities, and nothing else
   std::int64_t elements = 0;
   std::int64_t comparable = 0;  ///< elements of which something is promised
   std::vector<CheckCase> cases;

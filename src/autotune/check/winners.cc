@@ -31,6 +31,7 @@ void note_check(const CheckReport& check, double seconds, TrialOutcome& outcome)
   if (check.wrong.empty()) return;
   outcome.status = TrialStatus::wrong;
   outcome.reason = check.wrong;
+  outcome.lost_infinity = check.lost_infinity;
 }
 
 }  // namespace nestor

@@ -212,6 +212,15 @@ std::string describe_error(const HostTensor& tensor, const OracleSample& sample)
                      round_to(tensor.type, sample.value), sample.bound + half_step(tensor.type, sample.value));
 }
 
+bool only_loses_infinities(const std::vector<OracleSample>& samples, const HostTensors& results, std::uint32_t generation) {
+  return std::all_of(samples.begin(), samples.end(), [&](const OracleSample& sample) {
+    const HostTensor& tensor = results.at(sample.tensor);
+    if (error_fraction(tensor, sample, generation) <= 1) return true;
+    return std::isinf(sample.value) && std::isnan(tensor.get(sample.linear)) &&
+           !is_poison(tensor.type, tensor.bytes.data(), sample.linear, generation);
+  });
+}
+
 double worst_error(const std::vector<OracleSample>& samples, const HostTensors& results, std::string* where,
                    std::uint32_t generation) {
   double worst = 0;

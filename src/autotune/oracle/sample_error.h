@@ -43,6 +43,10 @@ double error_fraction(const HostTensor& tensor, const OracleSample& sample, std:
 double worst_error(const std::vector<OracleSample>& samples, const HostTensors& results, std::string* where = nullptr,
                    std::uint32_t generation = kFirstPoison);
 
+/// Is every wrong result NaN where the definition has an infinity? A factor that vanishes when it is rounded makes that of an infinite one.
+bool only_loses_infinities(const std::vector<OracleSample>& samples, const HostTensors& results,
+                           std::uint32_t generation = kFirstPoison);
+
 /// "y[1, 0] is 20, should be 21 (within 0.1)"
 std::string describe_error(const HostTensor& tensor, const OracleSample& sample);
 

@@ -31,6 +31,7 @@ struct TrialOutcome {
   std::vector<double> samples_ms;      ///< raw, in measuring order
   double median_ms = 0;                ///< 0 unless ok or slow
   double max_error = 0;                ///< worst of the results, as a fraction of what is allowed; above 1: wrong
+  bool lost_infinity = false;          ///< wrong for nothing but NaN in place of infinities
   double compile_ms = 0;               ///< replay, tile program and code generation together
   std::string report;                  ///< JSON: what the compiler and the driver said of the kernel; "" when nothing
   std::optional<KernelRecord> kernel;  ///< when the kernel ran and was correct

@@ -316,6 +316,14 @@ HostTensors one_tensor(ElementType type, std::initializer_list<double> values) {
 constexpr double kInfinite = std::numeric_limits<double>::infinity();
 const double kNan = std::numeric_limits<double>::quiet_NaN();
 
+TEST(Oracle, NanInPlaceOfInfinitiesIsToldFromOtherErrors) {
+  const HostTensors results = one_tensor(ElementType::f32, {0, kNan, 20, -kInfinite});
+  EXPECT_TRUE(only_loses_infinities({{"y", 0, 0, 0}, {"y", 1, kInfinite, 0}, {"y", 2, 20, 0}}, results));
+  EXPECT_FALSE(only_loses_infinities({{"y", 1, kInfinite, 0}, {"y", 2, 21, 0}}, results)) << "a number is wrong, too";
+  EXPECT_FALSE(only_loses_infinities({{"y", 1, 5, 0}}, results)) << "NaN in place of a number";
+  EXPECT_FALSE(only_loses_infinities({{"y", 3, kInfinite, 0}}, results)) << "the other infinity";
+}
+
 TEST(Oracle, ErrorsAreFractionsOfWhatRoundingMayDo) {
   const HostTensors results = one_tensor(ElementType::f32, {0, 10, 20, 30});
   std::string where;

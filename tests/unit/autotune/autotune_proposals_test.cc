@@ -211,12 +211,17 @@ TEST(Proposals, OperandsAreRoundedAsLongAsThatEndsRight) {
 }
 
 TEST(OperandRounding, ExplainsSmallErrorsOfFormsThatRoundAlone) {
-  using Form = OperandRounding::Form;
-  EXPECT_TRUE(OperandRounding::explains(Form::rounded, 2.5));
-  EXPECT_TRUE(OperandRounding::explains(Form::halves, 16));
-  EXPECT_FALSE(OperandRounding::explains(Form::none, 2.5));
-  for (const double error : {0.0, 17.0, std::numeric_limits<double>::infinity(), std::numeric_limits<double>::quiet_NaN()})
-    EXPECT_FALSE(OperandRounding::explains(Form::rounded, error)) << error;
+  const NamedValues rounded{{"warpgroups", 2}, {"operand_halves", 0}}, halves{{"warpgroups", 2}, {"operand_halves", 1}};
+  const NamedValues lanes{{"warpgroups", 0}, {"operand_halves", 0}}, exact{{"warpgroups", 2}};
+  EXPECT_TRUE(OperandRounding::explains(rounded, 2.5, false));
+  EXPECT_TRUE(OperandRounding::explains(halves, 16, false));
+  EXPECT_FALSE(OperandRounding::explains(lanes, 2.5, false));
+  EXPECT_FALSE(OperandRounding::explains(exact, 2.5, false));
+  constexpr double kInfinite = std::numeric_limits<double>::infinity();
+  for (const double error : {0.0, 17.0, kInfinite, std::numeric_limits<double>::quiet_NaN()})
+    EXPECT_FALSE(OperandRounding::explains(rounded, error, false)) << error;
+  EXPECT_TRUE(OperandRounding::explains(exact, kInfinite, true)) << "a weight that vanishes in 16 bits, times infinity";
+  EXPECT_FALSE(OperandRounding::explains(lanes, kInfinite, true)) << "lanes multiply in f32";
 }
 
 TEST(Proposals, CandidatesAreInDoubtWhereManyWereWrongAndNoneRight) {
