@@ -180,6 +180,14 @@ inline std::vector<SimtCase> simt_cases() {
     list.add("pairs_least", pair_forces_program(8, self, true), {{"n", 45}, {"of", 33}}, {.tolerance = 1e-4}, 64);
     list.add("pairs_one", pair_forces_program(8, self), {{"n", 1}, {"of", 1}}, {.tolerance = 1e-4}, 64);
   }
+  // Counts of keys by bins: a key is loaded once for all bins of a thread. Triangles, ragged ends, fewer bins than threads, no keys.
+  for (const bool weighed : {false, true}) {
+    for (const std::int64_t tile : {8, 32, 64}) {
+      list.add("counts", key_counts_program(tile, weighed), {{"bins", 70}, {"n", 37}}, {.tolerance = 1e-5}, 32);
+      list.add("counts", key_counts_program(tile, weighed), {{"bins", 64}, {"n", 130}}, {.tolerance = 1e-5}, 64);
+    }
+    list.add("counts_of_none", key_counts_program(32, weighed), {{"bins", 5}, {"n", 1}}, {.tolerance = 1e-5}, 32);
+  }
   // Sums over several dims: lanes take columns, and groups rows; both meet, within a block and in a cluster.
   for (const std::int64_t threads : {32, 64, 256, 608}) {
     const GridShape shape{.threads = static_cast<int>(threads)};

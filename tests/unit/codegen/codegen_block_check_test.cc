@@ -433,6 +433,7 @@ std::vector<SimtCase> mutated_cases() {
                                                          {"column_sums", {}},
                                                          {"joined_sums", {{"rows", 9}, {"cols", 37}}},
                                                          {"pairs", {{"n", 21}, {"of", 37}}},
+                                                         {"counts", {{"bins", 21}, {"n", 9}}},
                                                          {"plane_sums", {}},
                                                          {"plane_sums_of_clusters", {}},
                                                          {"unknown_width", {}},
