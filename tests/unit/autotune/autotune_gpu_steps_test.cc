@@ -9,7 +9,6 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <limits>
 #include <set>
 
@@ -43,20 +42,13 @@ TEST(GpuSteps, ABlockGoesThroughTheStepsOfASequenceFirst) {
 
 /// More threads than a step has elements would compute the same, and wait for each other.
 TEST(GpuSteps, AWarpGoesThroughStepsOfAsManyElements) {
-  for (const auto& [width, threads] : {std::pair(8, 32), std::pair(128, 256)}) {
-    const Sizes fixed{{"width", width}};
-    SearchedProblem problem(fix_sizes(samples::batched_states(96, 40, width), fixed), fixed);
-    const std::vector<Point> points = problem.space->defaults();
-    const auto first = std::find_if(points.begin(), points.end(), [&](const Point& each) {
-      const Candidate candidate = problem.space->candidate(each);
-      return candidate.infeasible.empty() && count_steps(candidate, "fission") > 0 &&
-             plan_of(problem, candidate).find(" in [0, times - 1) step 1") != std::string::npos;
-    });
-    ASSERT_NE(first, points.end());
-    const Point& point = *first;
+  for (const auto& [rows, threads] : {std::pair(8, 32), std::pair(32, 256)}) {
+    const Sizes fixed{{"rows", rows}, {"columns", 8}};
+    SearchedProblem problem(fix_sizes(samples::corrected_matrix(64, 40, rows, 8), fixed), fixed);
+    const Point point = problem.space->defaults().front();
     const std::string plan = plan_of(problem, problem.space->candidate(point));
-    EXPECT_NE(plan.find("batched_states__1: " + std::to_string(threads) + " threads"), std::string::npos) << plan;
-    EXPECT_EQ(problem.difference(point, {{"batch", 5}, {"times", 3}, {"width", width}}), "") << width;
+    EXPECT_NE(plan.find("corrected__1: " + std::to_string(threads) + " threads"), std::string::npos) << plan;
+    EXPECT_EQ(problem.difference(point, {{"batch", 3}, {"times", 4}, {"rows", rows}, {"columns", 8}}), "") << rows;
   }
 }
 
