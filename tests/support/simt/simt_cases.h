@@ -331,6 +331,8 @@ inline std::vector<SimtCase> simt_cases() {
   list.add("triangular_of_integers", triangular_program({.steps = 20, .type = ElementType::i32}), one_system, plain, 64);
   list.add("triangular_misaligned", triangular_program({.steps = 36}), one_system, {.misalignment = 1, .tolerance = 1e-5}, 64);
   list.add("block_steps", block_steps_program(), {{"rows", 3}, {"steps", 5}});
+  for (const std::int64_t shift : {0, 37})
+    list.add("stepped_columns", stepped_columns_program(shift), {{"rows", 3}, {"steps", 5}}, plain, 64);
   list.add("transpose", transpose_program(f32), {{"rows", 50}, {"cols", 70}});
   list.add("transpose_f16", transpose_program(f16), {{"rows", 64}, {"cols", 64}});
   for (const std::int64_t width : {3, 10, 12, 20, 24, 31}) {

@@ -78,4 +78,22 @@ inline TileProgram key_counts_program(std::int64_t tile, bool weighed) {
   return m.finish(loop("bo", 0, floor_div(var("bins") + IntExpr(tile - 1), tile), leaf(op), LoopKind::gpu_block));
 }
 
+/// y[b, t + 1, c] = y[b, t, c + shift] / 2 + x[b, c], columns modulo 256, and y[b, 0, c] = x[b, c]: the steps of a block, in memory.
+inline TileProgram stepped_columns_program(std::int64_t shift) {
+  constexpr std::int64_t kWidth = 256;
+  ProgramMaker m("stepped_columns");
+  m.size("rows").size("steps");
+  const IntExpr b = var("b"), t = var("t"), c = var("c");
+  const int x = m.input("x", ElementType::f32, {var("rows"), kWidth}),
+            y = m.output("y", ElementType::f32, {var("rows"), var("steps") + IntExpr(1), kWidth});
+  const OpDim columns = parallel_dim("c", 0, kWidth);
+  TileOp first = make_op(OpKind::copy, "first", {columns}, {y, {b, 0, c}}, {{x, {b, c}}});
+  first.value = m.read(first, 0);
+  const IntExpr from = shift == 0 ? c : mod(c + IntExpr(shift), kWidth);
+  TileOp step = make_op(OpKind::map, "step", {columns}, {y, {b, t + IntExpr(1), c}}, {{y, {b, t, from}}, {x, {b, c}}});
+  step.value = plus(times(ScalarExpr::constant(0.5), m.read(step, 0)), m.read(step, 1));
+  return m.finish(
+      loop("b", 0, var("rows"), sequence({leaf(first), loop("t", 0, var("steps"), leaf(step))}), LoopKind::gpu_block));
+}
+
 }  // namespace nestor::testing

@@ -165,8 +165,9 @@ bool has_large_steps(const GpuPointSource& source, const RuleChoice& choice) {
   if (group == nullptr) return false;
   const double steps = extent_of(variant, independent) * extent_of(variant, serial_axes(*group));
   const double points = heaviest_points(variant, *group);
-  return points >= static_cast<double>(nvptx::kWarpThreads) * steps &&
-         points >= kPart * heaviest_points(variant, source.variants.heaviest(variant, Fusion::none));
+  const bool comes_first = points >= static_cast<double>(nvptx::kWarpThreads) * steps ||
+                           !short_sequences(source, variant, *group, independent).empty();
+  return comes_first && points >= kPart * heaviest_points(variant, source.variants.heaviest(variant, Fusion::none));
 }
 
 bool solves_systems(const GpuPointSource& source, const RuleChoice& choice) {
