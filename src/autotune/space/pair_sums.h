@@ -14,4 +14,11 @@ int axis_of_pairs(const Nest& nest, const NestStructure& structure, const Fusion
 /// Values for such a group: threads share elements along the axis and, in groups, the terms. Each keeps what belongs to its elements.
 NamedValues values_of_pairs(const NestStructure& structure, const FusionGroup& group, int axis, std::int64_t elements);
 
+/// The common axis of a group whose heaviest sum has results along it, while no operand changes along it: what a term is made of serves all
+/// results, as a key does that is counted in one of many bins. -1: it is no such sum.
+int axis_of_shared_terms(const Nest& nest, const NestStructure& structure, const FusionGroup& group);
+
+/// Values for such a group: blocks of one warp, each thread of which has as many sums as it has registers for.
+NamedValues values_of_shared_terms(const NestStructure& structure, const FusionGroup& group, int axis);
+
 }  // namespace nestor

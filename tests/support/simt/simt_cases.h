@@ -182,6 +182,14 @@ inline std::vector<SimtCase> simt_cases() {
     list.add("pairs_least", pair_forces_program(8, self, true), {{"n", 45}, {"of", 33}}, {.tolerance = 1e-4}, 64);
     list.add("pairs_one", pair_forces_program(8, self), {{"n", 1}, {"of", 1}}, {.tolerance = 1e-4}, 64);
   }
+  // Counts of keys by bins: a key is loaded once for all bins of a thread. Triangles, ragged ends, fewer bins than threads, no keys.
+  for (const bool weighed : {false, true}) {
+    for (const std::int64_t tile : {8, 32, 64}) {
+      list.add("counts", key_counts_program(tile, weighed), {{"bins", 70}, {"n", 37}}, {.tolerance = 1e-5}, 32);
+      list.add("counts", key_counts_program(tile, weighed), {{"bins", 64}, {"n", 130}}, {.tolerance = 1e-5}, 64);
+    }
+    list.add("counts_of_none", key_counts_program(32, weighed), {{"bins", 5}, {"n", 1}}, {.tolerance = 1e-5}, 32);
+  }
   // Sums over several dims: lanes take columns, and groups rows; both meet, within a block and in a cluster.
   for (const std::int64_t threads : {32, 64, 256, 608}) {
     const GridShape shape{.threads = static_cast<int>(threads)};
@@ -325,6 +333,8 @@ inline std::vector<SimtCase> simt_cases() {
   list.add("triangular_of_integers", triangular_program({.steps = 20, .type = ElementType::i32}), one_system, plain, 64);
   list.add("triangular_misaligned", triangular_program({.steps = 36}), one_system, {.misalignment = 1, .tolerance = 1e-5}, 64);
   list.add("block_steps", block_steps_program(), {{"rows", 3}, {"steps", 5}});
+  for (const std::int64_t shift : {0, 37})
+    list.add("stepped_columns", stepped_columns_program(shift), {{"rows", 3}, {"steps", 5}}, plain, 64);
   list.add("transpose", transpose_program(f32), {{"rows", 50}, {"cols", 70}});
   list.add("transpose_f16", transpose_program(f16), {{"rows", 64}, {"cols", 64}});
   for (const std::int64_t width : {3, 10, 12, 20, 24, 31}) {

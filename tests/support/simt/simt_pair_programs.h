@@ -54,4 +54,46 @@ inline TileProgram pair_forces_program(std::int64_t tile, Self self, bool least 
   return m.finish(loop("io", 0, floor_div(n + IntExpr(tile - 1), tile), sequence(body), LoopKind::gpu_block));
 }
 
+/// out[b] = how many keys x[i, j] lie in bin b, a 64th of what x may be; by tiles of bins. `weighed`: the sum of those keys with i < j.
+inline TileProgram key_counts_program(std::int64_t tile, bool weighed) {
+  ProgramMaker m("key_counts");
+  m.size("bins");
+  m.size("n");
+  const IntExpr n = var("n"), first = IntExpr(tile) * var("bo"), b = first + var("b"), i = var("i"), j = var("j");
+  const int keys = m.input("x", ElementType::f32, {n, n}),
+            out = m.output("out", weighed ? ElementType::f32 : ElementType::i32, {var("bins")});
+  TileOp op = make_op(
+      OpKind::reduce, "count",
+      {parallel_dim("b", 0, min(IntExpr(tile), var("bins") - first), tile), reduced_dim("i", 0, n), reduced_dim("j", 0, n)},
+      {out, {b}}, {{keys, {i, j}}});
+  op.indices = {b};
+  const ScalarExpr key = ScalarExpr::cast(ElementType::i32, times(ScalarExpr::constant(64), m.read(op, 0)));
+  const auto number = [](double value) { return ScalarExpr::constant(value, ElementType::i32); };
+  op.value =
+      ScalarExpr::make(ScalarOp::select, {ScalarExpr::make(ScalarOp::eq, {key, ScalarExpr::index(0)}),
+                                          weighed ? m.read(op, 0) : number(1), weighed ? ScalarExpr::constant(0) : number(0)});
+  if (weighed) op.guard = IntExpr::make(IntOp::ge, {j - i - IntExpr(1), IntExpr(0)});
+  op.reduction = ReductionOp::add;
+  op.initialize = true;
+  return m.finish(loop("bo", 0, floor_div(var("bins") + IntExpr(tile - 1), tile), leaf(op), LoopKind::gpu_block));
+}
+
+/// y[b, t + 1, c] = y[b, t, c + shift] / 2 + x[b, c], columns modulo 256, and y[b, 0, c] = x[b, c]: the steps of a block, in memory.
+inline TileProgram stepped_columns_program(std::int64_t shift) {
+  constexpr std::int64_t kWidth = 256;
+  ProgramMaker m("stepped_columns");
+  m.size("rows").size("steps");
+  const IntExpr b = var("b"), t = var("t"), c = var("c");
+  const int x = m.input("x", ElementType::f32, {var("rows"), kWidth}),
+            y = m.output("y", ElementType::f32, {var("rows"), var("steps") + IntExpr(1), kWidth});
+  const OpDim columns = parallel_dim("c", 0, kWidth);
+  TileOp first = make_op(OpKind::copy, "first", {columns}, {y, {b, 0, c}}, {{x, {b, c}}});
+  first.value = m.read(first, 0);
+  const IntExpr from = shift == 0 ? c : mod(c + IntExpr(shift), kWidth);
+  TileOp step = make_op(OpKind::map, "step", {columns}, {y, {b, t + IntExpr(1), c}}, {{y, {b, t, from}}, {x, {b, c}}});
+  step.value = plus(times(ScalarExpr::constant(0.5), m.read(step, 0)), m.read(step, 1));
+  return m.finish(
+      loop("b", 0, var("rows"), sequence({leaf(first), loop("t", 0, var("steps"), leaf(step))}), LoopKind::gpu_block));
+}
+
 }  // namespace nestor::testing

@@ -40,6 +40,18 @@ TEST(GpuSteps, ABlockGoesThroughTheStepsOfASequenceFirst) {
   }
 }
 
+/// More threads than a step has elements would compute the same, and wait for each other.
+TEST(GpuSteps, AWarpGoesThroughStepsOfAsManyElements) {
+  for (const auto& [rows, threads] : {std::pair(8, 32), std::pair(32, 256)}) {
+    const Sizes fixed{{"rows", rows}, {"columns", 8}};
+    SearchedProblem problem(fix_sizes(samples::corrected_matrix(64, 40, rows, 8), fixed), fixed);
+    const Point point = problem.space->defaults().front();
+    const std::string plan = plan_of(problem, problem.space->candidate(point));
+    EXPECT_NE(plan.find("corrected__1: " + std::to_string(threads) + " threads"), std::string::npos) << plan;
+    EXPECT_EQ(problem.difference(point, {{"batch", 3}, {"times", 4}, {"rows", rows}, {"columns", 8}}), "") << rows;
+  }
+}
+
 /// far[t + 1, r] = min(far[t, r] + the least of |far[t, r] - ball[b]|, 20): rays that go from step to step, none of which is work for a block.
 Nest marching_rays(std::int64_t rays, std::int64_t balls, std::int64_t steps) {
   using namespace samples;

@@ -284,5 +284,31 @@ TEST(Pairs, SumsAcrossMemoryAreSharedByThreadsWhereNothingElseIs) {
   for (const std::int64_t points : {1, 31, 500}) EXPECT_EQ(problem.difference(point, {{"N", points}}), "") << points;
 }
 
+/// out[b] = how many of x[i, j], i < j, lie in bin b.
+Nest counts_of_keys() {
+  const std::string pair = "0 <= i < N and i < j < N";
+  const auto number_of = [](double value) { return ScalarExpr::constant(value, ElementType::i32); };
+  const ScalarExpr key = ScalarExpr::cast(ElementType::i32, read(0) * number(50));
+  return NestBuilder("counts", {{"N", 2000}, {"B", 100}})
+      .tensor("x", TensorRole::input, {"N", "N"})
+      .tensor("out", TensorRole::output, {"B"}, ElementType::i32)
+      .statement("out_init[b] : 0 <= b < B", "out[b]", {}, number_of(0))
+      .statement("out[b, i, j] : 0 <= b < B and " + pair, "out[b]", {"x[i, j]"},
+                 ScalarExpr::make(ScalarOp::select,
+                                  {ScalarExpr::make(ScalarOp::eq, {key, ScalarExpr::index(0)}), number_of(1), number_of(0)}),
+                 ReductionOp::add, {"b"})
+      .build();
+}
+
+TEST(Counts, AThreadHasSumsOfManyBinsAndBlocksHavePartsOfAllKeys) {
+  SearchedProblem problem(counts_of_keys(), {});
+  const Point point = problem.space->defaults().front();
+  const std::string plan =
+      describe_kernels(build_tile_program(problem.schedules.replay(problem.space->candidate(point).steps)), {.sm = 90});
+  EXPECT_NE(plan.find("32 lanes x 1 groups, vectors of 1; out_part_b_i row"), std::string::npos) << plan;
+  EXPECT_NE(plan.find("grid out_part_i_p"), std::string::npos) << plan;
+  for (const std::int64_t keys : {1, 2, 45}) EXPECT_EQ(problem.difference(point, {{"N", keys}, {"B", 40}}), "") << keys;
+}
+
 }  // namespace
 }  // namespace nestor

@@ -159,6 +159,35 @@ TEST(NvptxPlan, rows_of_pairs_share_their_columns) {
   }
 }
 
+TEST(NvptxPlan, sums_that_no_operand_follows_share_all_loads) {
+  for (const bool weighed : {false, true}) {
+    std::vector<int> keys;
+    for (const std::int64_t tile : {8, 32}) {
+      const TileProgram program = key_counts_program(tile, weighed);
+      NvptxTarget target;
+      target.threads = 32;
+      const nvptx::LaunchPlan launches = nvptx::plan_launches(program, target.threads);
+      const nvptx::BlockPlan plan = nvptx::plan_block(launches.kernels.front(), launches.program, target, true, target.threads);
+      EXPECT_EQ(plan.ops.front().layout.lanes, 32) << "all threads have all rows";
+      keys.push_back(count_of(compile_nvptx(program, target).kernel.code, "ld.global.nc"));
+    }
+    EXPECT_GT(keys[0], 0);
+    EXPECT_EQ(keys[0], keys[1]) << "loads of a key, whatever the bins";
+  }
+}
+
+TEST(NvptxPlan, steps_that_need_their_own_columns_have_no_barriers) {
+  for (const std::int64_t shift : {0, 37}) {
+    const TileProgram program = stepped_columns_program(shift);
+    NvptxTarget target;
+    target.threads = 64;
+    const nvptx::LaunchPlan launches = nvptx::plan_launches(program, target.threads);
+    const nvptx::BlockPlan plan = nvptx::plan_block(launches.kernels.front(), launches.program, target, false, target.threads);
+    EXPECT_FALSE(plan.ops.front().barrier_before);
+    EXPECT_EQ(plan.ops.back().barrier_before, shift != 0) << shift;
+  }
+}
+
 // Register blocks take any terms of two operands that are 0 where both are; of few rows there are none.
 TEST(NvptxPlan, sums_of_squared_differences_have_register_blocks) {
   const auto product_of = [](std::int64_t rows, const std::function<void(TileOp&)>& change,

@@ -42,13 +42,6 @@ std::int64_t parts_to_read_again(const RuleVariant& variant, const Nest& nest, c
   return bytes == 0 ? 0 : ceil_div(points * columns * bytes, kNearBytes);
 }
 
-/// The common axis of the group by its name; -1: it has none.
-int axis_named(const RuleVariant& variant, const FusionGroup& group, const std::string& name) {
-  const auto same = std::find_if(group.axes.begin(), group.axes.end(),
-                                 [&](int each) { return variant.structure.axes[static_cast<std::size_t>(each)].name == name; });
-  return same == group.axes.end() ? -1 : *same;
-}
-
 /// Does no operand of the group's sums have all of their dims? Then each is read again for other results.
 bool repeats_operands(const Nest& nest, const RuleVariant& variant, const FusionGroup& group) {
   const LoopGroup& heavy = variant.structure.loop_groups[static_cast<std::size_t>(group.heaviest)];

@@ -228,6 +228,54 @@ void add_pair_sums(const GpuPointSource& source, const RuleChoice& choice, std::
   }
 }
 
+/// Work tiles of the loop group with so many elements of the axis in each, and the terms of a result.
+struct TilesAndTerms {
+  std::int64_t tiles = 1, terms = 1;
+};
+
+TilesAndTerms tiles_and_terms(const LoopGroup& loop_group, int axis, std::int64_t elements) {
+  TilesAndTerms found;
+  for (std::size_t k = 0; k < loop_group.extents.size(); ++k) {
+    const std::int64_t extent = loop_group.extents[k];
+    (loop_group.reduced[k] ? found.terms : found.tiles) *= loop_group.axes[k] == axis ? ceil_div(extent, elements) : extent;
+  }
+  return found;
+}
+
+/// Sums whose terms serve many results, where these are the heaviest work: parts of the sums keep all units busy.
+void add_shared_terms(const GpuPointSource& source, const RuleChoice& choice, std::vector<NamedValues>& points) {
+  constexpr std::int64_t kSums = 32, kFewestResults = 8, kTermsOfThread = 32;
+  const RuleVariant& whole = source.variants.at(choice);
+  const Nest& nest = source.variants.nest(whole);
+  const FusionGroup& group = source.variants.heaviest(whole, Fusion::none);
+  const int axis = axis_of_shared_terms(nest, whole.structure, group);
+  if (axis < 0 || multiplies(nest) || whole.structure.axes[static_cast<std::size_t>(axis)].extent < kFewestResults) return;
+  const LoopGroup& heavy = whole.structure.loop_groups[static_cast<std::size_t>(group.heaviest)];
+  const auto [tiles, terms] = tiles_and_terms(heavy, axis, kSums);
+  const std::string name = whole.structure.axes[static_cast<std::size_t>(axis)].name;
+  for (const int split : source.split_axes) {
+    const int position = heavy.position_of(split);
+    if (position < 0 || !heavy.reduced[static_cast<std::size_t>(position)]) continue;
+    for (const std::int64_t warps : {32, 8}) {
+      const std::int64_t parts =
+          std::min({ceil_div(warps * source.limits.units, tiles), heavy.extents[static_cast<std::size_t>(position)] / 2,
+                    terms / (kTermsOfThread * nvptx::kWarpThreads)});
+      if (parts < 2) continue;
+      const RuleChoice cut{choice.rules, split, parts};
+      const RuleVariant& variant = source.variants.at(cut);
+      // By themselves; then with what they start from, and what is made of a part's points.
+      for (const Fusion fusion : {Fusion::none, Fusion::careful}) {
+        const FusionGroup* sums = heaviest_of(source.variants, variant, fusion, [&](const FusionGroup& each) {
+          return axis_named(variant, each, name) >= 0 && sums_up(variant, each);
+        });
+        if (sums == nullptr) continue;
+        NamedValues values = values_of_shared_terms(variant.structure, *sums, axis_named(variant, *sums, name));
+        points.push_back(completed(source, cut, fusion, std::move(values)));
+      }
+    }
+  }
+}
+
 /// The first guess with other shapes of the products beside its main group, behind a few others.
 void add_shapes_beside(const GpuPointSource& source, std::vector<NamedValues>& points) {
   constexpr std::size_t kFewGuesses = 3;
@@ -273,6 +321,7 @@ std::vector<NamedValues> likely_gpu_values(const GpuPointSource& source) {
   const bool recomputes = std::find(source.rules.begin(), source.rules.end(), kRecomputingRule) != source.rules.end();
   if (recomputes) without_tiles.rules.insert(kRecomputingRule);
   add_pair_sums(source, without_tiles, points);
+  add_shared_terms(source, simple, points);
   // A block over a part of all rows would take them one by one.
   const bool prefixes = is_of_prefixes(source, simple);
   if (prefixes) add_prefixes(source, simple, points);

@@ -38,6 +38,12 @@ double heaviest_points(const RuleVariant& variant, const FusionGroup& group) {
   return variant.structure.loop_groups[static_cast<std::size_t>(group.heaviest)].points;
 }
 
+int axis_named(const RuleVariant& variant, const FusionGroup& group, const std::string& name) {
+  const auto same = std::find_if(group.axes.begin(), group.axes.end(),
+                                 [&](int each) { return variant.structure.axes[static_cast<std::size_t>(each)].name == name; });
+  return same == group.axes.end() ? -1 : *same;
+}
+
 bool sums_up(const RuleVariant& variant, const FusionGroup& group) {
   return std::any_of(group.loop_groups.begin(), group.loop_groups.end(), [&](int u) {
     const std::vector<bool>& reduced = variant.structure.loop_groups[static_cast<std::size_t>(u)].reduced;

@@ -38,6 +38,9 @@ double heaviest_points(const RuleVariant& variant, const FusionGroup& group);
 
 bool sums_up(const RuleVariant& variant, const FusionGroup& group);
 
+/// The common axis of the group by its name; -1: it has none.
+int axis_named(const RuleVariant& variant, const FusionGroup& group, const std::string& name);
+
 /// The heaviest of the fusion groups for which `fits` holds.
 template <class Fits>
 const FusionGroup* heaviest_of(RuleVariants& variants, const RuleVariant& variant, Fusion fusion, const Fits& fits) {

@@ -65,6 +65,17 @@ double extent_of(const RuleVariant& variant, const std::vector<int>& axes) {
   return points;
 }
 
+/// Points of one of the heaviest statements, the widest, in a step of one sequence.
+std::int64_t widest_of_step(const RuleVariant& variant, const FusionGroup& group, const std::vector<int>& independent) {
+  std::vector<int> around = serial_axes(group);
+  around.insert(around.end(), independent.begin(), independent.end());
+  const LoopGroup& heavy = variant.structure.loop_groups[static_cast<std::size_t>(group.heaviest)];
+  std::int64_t points = 1;
+  for (std::size_t k = 0; k < heavy.extents.size(); ++k)
+    points *= std::find(around.begin(), around.end(), heavy.axes[k]) == around.end() ? heavy.extents[k] : 1;
+  return points;
+}
+
 /// Threads of a block, and sequences that it goes through side by side.
 struct Sequences {
   std::int64_t threads, tile;
@@ -101,6 +112,7 @@ void add_recurrences(const GpuPointSource& source, const RuleChoice& choice, boo
 void add_distributed(const GpuPointSource& source, const RuleChoice& choice, std::vector<NamedValues>& points) {
   const RuleVariant& variant = source.variants.at(choice);
   const auto tile_of = [&](int axis) { return "tile." + variant.structure.axes[static_cast<std::size_t>(axis)].name; };
+  constexpr std::int64_t kStepOfWarp = 4 * nvptx::kWarpThreads;
   struct Shape {
     std::int64_t threads, before, last;  // tiles of the last axes
   };
@@ -128,7 +140,11 @@ void add_distributed(const GpuPointSource& source, const RuleChoice& choice, std
     };
     for (const auto& [threads, tile] : short_sequences(source, variant, *group, independent))
       add_sequences(threads, tile, points);
-    for (const std::int64_t threads : {256, 64, 128, 512}) add_sequences(threads, 1, threads == 256 ? points : others);
+    // Of a step that a warp has done at once, other warps would do the same: threads wait for each other, and fewer sequences find room.
+    const bool short_step = widest_of_step(variant, *group, independent) <= kStepOfWarp;
+    if (short_step) add_sequences(nvptx::kWarpThreads, 1, points);
+    for (const std::int64_t threads : {256, 64, 128, 512})
+      add_sequences(threads, 1, threads == 256 && !short_step ? points : others);
     NamedValues launches{{"threads", 256}};
     for (const int axis : free) launches[tile_of(axis)] = 0;
     add(std::move(launches), points);
@@ -149,8 +165,9 @@ bool has_large_steps(const GpuPointSource& source, const RuleChoice& choice) {
   if (group == nullptr) return false;
   const double steps = extent_of(variant, independent) * extent_of(variant, serial_axes(*group));
   const double points = heaviest_points(variant, *group);
-  return points >= static_cast<double>(nvptx::kWarpThreads) * steps &&
-         points >= kPart * heaviest_points(variant, source.variants.heaviest(variant, Fusion::none));
+  const bool comes_first = points >= static_cast<double>(nvptx::kWarpThreads) * steps ||
+                           !short_sequences(source, variant, *group, independent).empty();
+  return comes_first && points >= kPart * heaviest_points(variant, source.variants.heaviest(variant, Fusion::none));
 }
 
 bool solves_systems(const GpuPointSource& source, const RuleChoice& choice) {

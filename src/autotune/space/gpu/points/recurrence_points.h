@@ -12,7 +12,8 @@ void add_recurrences(const GpuPointSource& source, const RuleChoice& choice, boo
 /// launch for each statement, or one kernel of tiles along the last two common axes.
 void add_distributed(const GpuPointSource& source, const RuleChoice& choice, std::vector<NamedValues>& points);
 
-/// Is a step of one sequence, in the heaviest recurrence of this kind, work for more than a thread, and a good part of all work?
+/// Is a step of one sequence, in the heaviest recurrence of this kind, work for more than a thread, or are there sequences enough for the
+/// lanes of all multiprocessors; and is it a good part of all work?
 bool has_large_steps(const GpuPointSource& source, const RuleChoice& choice);
 
 /// Are triangular systems a good part of the work?

@@ -25,8 +25,7 @@ bool BlockEmitter::takes_rows_at_once(const std::vector<const BlockOp*>& togethe
       return plan_->placement(read.buffer) == nullptr || plan_->in_registers(read);
     };
     if (!std::all_of(op->op.reads.begin(), op->op.reads.end(), is_free)) return false;
-    const auto bound = op->row_bound();
-    return bound && *bound > op->layout.groups && ceil_div(*bound, op->layout.groups) <= kMostPairRows && sums_over_pairs(*op);
+    return fits_rows_at_once(*op);
   });
 }
 
@@ -39,15 +38,24 @@ std::vector<std::vector<Value*>> BlockEmitter::partials_of_rows(const std::vecto
     sums.emplace_back();
     for (const BlockOp* op : together) sums.back().push_back(new_sums(*op, 1)[0]);
   }
-  for (const OpDim& dim : lead.op.dims) {
-    if (single_valued(dim)) environment_[dim.var] = integer(dim.lower);
+  for_serial(lead, [](const OpDim&) { return true; }, [&] { add_rows(together, sums); });
+  std::vector<std::vector<Value*>> partials;
+  for (const std::vector<Value*>& row : sums) {
+    partials.emplace_back();
+    for (std::size_t k = 0; k < together.size(); ++k) partials.back().push_back(read_sums(*together[k], {row[k]})[0]);
   }
+  return partials;
+}
+
+/// Adds the terms of a thread's columns to the sums, [slot][op].
+void BlockEmitter::add_rows(const std::vector<const BlockOp*>& together, const std::vector<std::vector<Value*>>& sums) {
+  const BlockOp& lead = *together.front();
   Value* any = nullptr;  // where a slot has no row, the first one is loaded in its place, and nobody reads the sum
   for (const int d : lead.rows)
     any = both(any, b_.CreateICmpSGT(extent(lead.op.dims[static_cast<std::size_t>(d)]), b_.getInt64(0)));
   when(any, [&] {
     std::vector<PairRow> rows;
-    for (int slot = 0; slot < slots; ++slot) rows.push_back(pair_row(together, slot));
+    for (std::size_t slot = 0; slot < sums.size(); ++slot) rows.push_back(pair_row(together, static_cast<int>(slot)));
     const auto outer = environment_;
     const auto add = [&](int width, int column_slot) { add_pairs(together, rows, sums, width, column_slot); };
     const OpDim& dim = lead.op.dims[static_cast<std::size_t>(lead.column)];
@@ -65,12 +73,6 @@ std::vector<std::vector<Value*>> BlockEmitter::partials_of_rows(const std::vecto
     if (!exact || *exact % chunk != 0) column_chunk(lead, b_.CreateNSWAdd(whole, first), false, 0, add);
     environment_ = outer;
   });
-  std::vector<std::vector<Value*>> partials;
-  for (const std::vector<Value*>& row : sums) {
-    partials.emplace_back();
-    for (std::size_t k = 0; k < together.size(); ++k) partials.back().push_back(read_sums(*together[k], {row[k]})[0]);
-  }
-  return partials;
 }
 
 /// The dims of a slot's row, or of the first row in its place, and what each op reads of it.

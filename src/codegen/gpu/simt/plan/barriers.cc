@@ -17,11 +17,33 @@ struct PendingAccess {
 };
 using Pending = std::vector<PendingAccess>;
 
+bool is_token(const std::string& name) { return name[0] == '#'; }
+
+/// Is the token the only one in an index that both maps have? Then equal elements have it equal, whatever the other indices are.
+bool tells(const ThreadMap& a, const ThreadMap& b, const std::string& token) {
+  for (std::size_t k = 0; k < std::min(a.index.size(), b.index.size()); ++k) {
+    const auto& terms = a.index[k].terms;
+    const auto tokens = std::count_if(terms.begin(), terms.end(), [](const auto& term) { return is_token(term.first); });
+    if (a.index[k] == b.index[k] && tokens == 1 && terms.contains(token) && terms.at(token) != 0) return true;
+  }
+  return false;
+}
+
+/// Do equal elements have the same thread? A step of a recurrence reads of the columns of the step before what its own thread has written.
+bool has_same_threads(const ThreadMap& a, const ThreadMap& b) {
+  if (a == b) return true;
+  if (!(a.layout == b.layout) || a.row_extents != b.row_extents || a.column_extent != b.column_extent) return false;
+  for (std::size_t row = 0; row < a.row_extents.size(); ++row) {
+    if (!tells(a, b, row_token(row))) return false;
+  }
+  return a.column_extent == 0 || tells(a, b, kColumnToken);
+}
+
 bool meet(const PendingAccess& a, const PendingAccess& b) {
   if (!a.write && !b.write) return false;
   if (a.buffer != b.buffer) return false;
   if (a.buffer < 0 && (a.low >= b.high || b.low >= a.high)) return false;
-  return !(a.map && b.map && *a.map == *b.map && a.named == b.named);
+  return !(a.map && b.map && a.named == b.named && has_same_threads(*a.map, *b.map));
 }
 
 class BarrierPass {
@@ -150,7 +172,7 @@ class BarrierPass {
     for (const Affine& index : map->index) {
       bool token = false, loop = false;
       for (const auto& [name, coefficient] : index.terms) {
-        token = token || name[0] == '#';
+        token = token || is_token(name);
         loop = loop || loops_.count(name) != 0 || (name[0] == '[');
       }
       if (token && loop) return std::nullopt;

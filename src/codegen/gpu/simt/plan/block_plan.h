@@ -252,7 +252,7 @@ bool are_independent(const BlockOp& a, const BlockOp& b);
 /// Layout for a tile of `rows` x `columns` (nullopt: unknown, taken to be large) on `threads` threads. `any_lanes`: nothing is combined over
 /// threads, so that a row's lanes need be neither a power of two nor whole warps.
 Layout best_layout(int threads, int vector, std::optional<std::int64_t> rows, std::optional<std::int64_t> columns, bool reduces,
-                   bool product, bool any_lanes = false, bool pairs = false);
+                   bool product, bool any_lanes = false, std::int64_t rows_at_once = 0);
 /// How many neighbouring rows a thread had best sum up together in this layout: those of a sliding window read much in common. 1: none.
 int window_run(const BlockPlan& plan, const BlockOp& op, const Layout& layout);
 /// The layout with runs that suit all of the ops; with other lanes where windows have more in common there.
@@ -269,10 +269,13 @@ bool divides_well(const BlockOp& op, const Layout& layout);
 
 /// Positions of dims of known extents at each of their points, the last dim moving first.
 std::vector<std::vector<std::int64_t>> points_of_dims(const BlockOp& op, const std::vector<int>& dims);
-/// A reduction along columns of which each operand follows rows or columns, and not both.
-bool sums_over_pairs(const BlockOp& op);
-/// Rows of a thread that such a reduction takes at once.
-inline constexpr std::int64_t kMostPairRows = 8;
+/// Rows of a thread that a reduction along columns takes at once, at most: each operand follows rows or columns, and not both. More where none
+/// follows rows, as counts of the values of each kind have it. 0: rows come one by one.
+std::int64_t most_rows_at_once(const BlockOp& op);
+/// Does the reduction take all rows of a thread at once in its layout?
+bool fits_rows_at_once(const BlockOp& op);
+/// Does no operand of such a reduction follow rows?
+bool shares_terms(const BlockOp& op);
 
 /// The op with prefix sums in place of its sums over all that stands before; nullopt: it has no such form.
 std::optional<BlockOp> prefix_sums_of(const TileOp& op, const std::vector<Buffer>& buffers);

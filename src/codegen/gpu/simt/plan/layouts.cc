@@ -17,8 +17,11 @@ constexpr std::int64_t kLargeExtent = 1 << 16;
 constexpr std::int64_t kFewestDivided = 8;
 constexpr std::int64_t kMostDividedChunks = 4;
 
-/// What the loads of a column of pairs cost, where a term costs 1.
-constexpr double kPairLoads = 0.5;
+/// Rows of a thread that are taken at once: of pairs; where no operand follows rows, so that a thread has a sum of each alone.
+constexpr std::int64_t kMostPairRows = 8, kMostSharedRows = 32;
+
+/// What the loads of a column cost, where a term costs 1: terms of pairs are longer than those that rows share.
+constexpr double kPairLoads = 0.5, kSharedLoads = 4;
 
 /// How often each index of each buffer runs along rows of some op.
 using RowEvidence = std::set<std::pair<int, std::size_t>>;
@@ -145,14 +148,16 @@ bool has_product(const BlockPlan& plan) {
   return std::any_of(plan.ops.begin(), plan.ops.end(), [](const BlockOp& op) { return op.product.has_value(); });
 }
 
-bool all_sums_over_pairs(const BlockPlan& plan) {
-  bool any = false;
+/// Rows that all reductions along columns can take at once; 0: some take them one by one, or there are none.
+std::int64_t rows_of_all_at_once(const BlockPlan& plan) {
+  std::int64_t least = 0;
   for (const BlockOp& op : plan.ops) {
     if (!op.reduces_columns()) continue;
-    if (!sums_over_pairs(op)) return false;
-    any = true;
+    const std::int64_t most = most_rows_at_once(op);
+    if (most == 0) return 0;
+    least = least == 0 ? most : std::min(least, most);
   }
-  return any;
+  return least;
 }
 
 /// Do neighbouring columns of some operand of a sum lie apart in memory? Then vectors of columns would have a thread load elements that lie
@@ -252,30 +257,55 @@ void choose_roles(BlockPlan& plan) {
   for (BlockOp& op : plan.ops) divide_sum(op);
 }
 
-bool sums_over_pairs(const BlockOp& op) {
-  if (!op.reduces_columns() || op.rows.empty() || op.divided >= 0 || op.ahead > 0 || op.op.kind == OpKind::points) return false;
-  const OpDim& column = op.op.dims[op.column];
-  std::vector<std::string> rows;
-  for (const int d : op.rows) rows.push_back(op.op.dims[d].var);
+namespace {
+
+bool follows_rows(const BlockOp& op, const IntExpr& expr) {
+  return std::any_of(op.rows.begin(), op.rows.end(), [&](int d) { return expr.uses(op.op.dims[d].var); });
+}
+
+bool reads_rows(const BlockOp& op) {
+  return std::any_of(op.op.reads.begin(), op.op.reads.end(), [&](const TileAccess& read) {
+    return std::any_of(read.index.begin(), read.index.end(), [&](const IntExpr& index) { return follows_rows(op, index); });
+  });
+}
+
+/// Can rows stand inside of the loops over all else?
+bool rows_may_stand_inside(const BlockOp& op) {
   for (std::size_t d = 0; d < op.op.dims.size(); ++d) {
     const OpDim& dim = op.op.dims[d];
-    if (op.roles[d] == DimRole::serial && !single_valued(dim)) return false;
-    if (dim.lower.uses(column.var) || dim.upper.uses(column.var)) return false;
+    const bool runs = op.roles[d] == DimRole::serial && !single_valued(dim);
+    if (runs && (!dim.reduced || reads_rows(op))) return false;
+    const auto bounds_use = [&](const OpDim& other) { return other.lower.uses(dim.var) || other.upper.uses(dim.var); };
+    const bool is_column = static_cast<int>(d) == op.column;
+    if (is_column && std::any_of(op.op.dims.begin(), op.op.dims.end(), bounds_use)) return false;
+    if (runs && std::any_of(op.rows.begin(), op.rows.end(), [&](int row) { return bounds_use(op.op.dims[row]); })) return false;
+    if ((is_column || runs) && (follows_rows(op, dim.lower) || follows_rows(op, dim.upper))) return false;
   }
-  const auto of_row = [&](const TileAccess& read) {
-    return std::any_of(rows.begin(), rows.end(), [&](const std::string& row) { return uses_any(read, row); });
-  };
-  bool has_rows = false, has_columns = false;
+  return true;
+}
+
+}  // namespace
+
+std::int64_t most_rows_at_once(const BlockOp& op) {
+  if (!op.reduces_columns() || op.rows.empty() || op.divided >= 0 || op.ahead > 0 || op.op.kind == OpKind::points) return 0;
+  if (!rows_may_stand_inside(op)) return 0;
+  bool has_columns = false;
   for (const TileAccess& read : op.op.reads) {
-    const bool row = of_row(read), along = uses_any(read, column.var);
-    if (row && along) return false;
-    has_rows = has_rows || row;
+    const bool along = uses_any(read, op.op.dims[op.column].var);
+    const bool row =
+        std::any_of(read.index.begin(), read.index.end(), [&](const IntExpr& index) { return follows_rows(op, index); });
+    if (row && along) return 0;
     has_columns = has_columns || along;
   }
-  const auto follows_row = [&](const IntExpr& bound) {
-    return std::any_of(rows.begin(), rows.end(), [&](const std::string& row) { return bound.uses(row); });
-  };
-  return has_rows && has_columns && !follows_row(column.lower) && !follows_row(column.upper);
+  if (!has_columns) return 0;
+  return reads_rows(op) ? kMostPairRows : kMostSharedRows;
+}
+
+bool shares_terms(const BlockOp& op) { return most_rows_at_once(op) > 0 && !reads_rows(op); }
+
+bool fits_rows_at_once(const BlockOp& op) {
+  const auto bound = op.row_bound();
+  return bound && *bound > op.layout.groups && ceil_div(*bound, op.layout.groups) <= most_rows_at_once(op);
 }
 
 void divide_sum(BlockOp& op) {
@@ -304,7 +334,7 @@ bool divides_well(const BlockOp& op, const Layout& layout) {
 }
 
 Layout best_layout(int threads, int vector, std::optional<std::int64_t> rows, std::optional<std::int64_t> columns, bool reduces,
-                   bool product, bool any_lanes, bool pairs) {
+                   bool product, bool any_lanes, std::int64_t rows_at_once) {
   const std::int64_t r = std::max<std::int64_t>(rows.value_or(kLargeExtent), 1),
                      c = std::max<std::int64_t>(columns.value_or(kLargeExtent), 1);
   Layout best;
@@ -323,7 +353,10 @@ Layout best_layout(int threads, int vector, std::optional<std::int64_t> rows, st
     if (!product && lanes * vector < 8) cost += 0.5 * slots * chunks;  // pieces of memory shorter than a sector
     if (!product) cost -= 1e-3 * std::min(lanes, 32) / 32.0;           // neighbours in memory to neighbours in a warp
     // A column is loaded once for all rows of a thread, of which there are so many registers for.
-    if (pairs) cost += kPairLoads * chunks + (slots > kMostPairRows || lanes > kWarpThreads ? slots * chunks : 0.0);
+    if (rows_at_once > 0) {
+      cost += (rows_at_once > kMostPairRows ? kSharedLoads : kPairLoads) * chunks;
+      cost += slots > static_cast<double>(rows_at_once) || lanes > kWarpThreads ? slots * chunks : 0.0;
+    }
     if (best_cost == 0 || cost < best_cost) {
       best = {vector, lanes, groups};
       best_cost = cost;
@@ -338,8 +371,8 @@ void choose_layouts(BlockPlan& plan, int most_threads, int exact_threads) {
   if (!product && plan.vector_memory) vector = shared_vector(plan, all_ops(plan));
   std::optional<std::int64_t> rows = 1, columns = 1;
   bool reduces = false, any_lanes = !product && plan.cluster == 1;
-  const bool pairs = !product && plan.cluster == 1 && all_sums_over_pairs(plan);
-  if (pairs && has_strided_columns(plan)) vector = 1;
+  const std::int64_t rows_at_once = !product && plan.cluster == 1 ? rows_of_all_at_once(plan) : 0;
+  if (rows_at_once > 0 && has_strided_columns(plan)) vector = 1;
   for (const BlockOp& op : plan.ops) {
     if (product && !op.product) continue;
     const auto op_rows = op.row_bound(), op_columns = op.column_bound();
@@ -353,14 +386,15 @@ void choose_layouts(BlockPlan& plan, int most_threads, int exact_threads) {
   if (exact_threads == 0 && any_lanes && columns) plan.threads = threads_of_short_rows(plan.threads, ceil_div(*columns, vector));
   if (product && columns && *columns < 32) vector = *columns >= 16 ? 2 : 1;
   plan.layout = plan.cluster > 1 ? Layout{vector, plan.all_threads(), 1}  // what a cluster is for: one row over all blocks
-                                 : best_layout(plan.threads, vector, rows, columns, reduces, product, any_lanes, pairs);
+                                 : best_layout(plan.threads, vector, rows, columns, reduces, product, any_lanes, rows_at_once);
   if (!product && plan.cluster == 1 && rows) plan.layout = layout_of_prefixes(plan, vector, *rows).value_or(plan.layout);
   plan.layout = dividing_layout(plan, vector, columns).value_or(plan.layout);
   std::vector<const BlockOp*> all;
   for (const BlockOp& op : plan.ops) all.push_back(&op);
   if (!product) plan.layout = with_windows(plan, all, plan.layout, rows, columns);
   for (BlockOp& op : plan.ops) op.layout = plan.layout;
-  if (!product && plan.vector_memory && plan.cluster == 1 && vector == 1 && !pairs && plan.layout.run == 1) widen_vectors(plan);
+  if (!product && plan.vector_memory && plan.cluster == 1 && vector == 1 && rows_at_once == 0 && plan.layout.run == 1)
+    widen_vectors(plan);
 }
 
 std::optional<ThreadMap> thread_map(const BlockOp& op, const TileAccess& access, bool is_write) {

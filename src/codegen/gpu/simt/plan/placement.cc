@@ -190,7 +190,8 @@ void free_layouts(BlockPlan& plan) {
     const auto rows = op.divided < 0 ? op.row_bound() : extent_bound(op.op.dims[op.divided]);
     const bool each_row = op.meets_along_columns() && op.divided < 0;
     const bool any_lanes = !op.meets_along_columns() && op.divided < 0 && plan.cluster == 1;
-    const Layout layout = best_layout(plan.all_threads(), vector, rows, op.column_bound(), each_row, false, any_lanes);
+    const std::int64_t at_once = plan.cluster == 1 && shares_terms(op) ? most_rows_at_once(op) : 0;
+    const Layout layout = best_layout(plan.all_threads(), vector, rows, op.column_bound(), each_row, false, any_lanes, at_once);
     const bool divides = op.divided >= 0 && divides_well(op, layout) && (plan.cluster == 1 || op.reduces_columns());
     op.layout = op.divided < 0 || divides ? layout : best_layout(plan.all_threads(), vector, 1, op.column_bound(), false, false);
     op.layout = with_windows(plan, {&op}, op.layout, op.row_bound(), op.column_bound());
@@ -281,6 +282,7 @@ void place_scratch(BlockPlan& plan) {
     // Blocks of a cluster have no memory in which groups could combine their parts of several sums.
     const bool apart = plan.cluster > 1 && !op.reduces_columns();
     if (op.divided >= 0 && (apart || !divides_well(op, op.layout))) op.divided = -1;
+    op.unroll_rows = op.unroll_rows || (plan.cluster == 1 && !op.crosses_warps() && shares_terms(op) && fits_rows_at_once(op));
     op.unroll_columns = op.unroll_columns || op.crosses_groups();
   }
 }
