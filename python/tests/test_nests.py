@@ -397,27 +397,6 @@ class EvaluateTest(unittest.TestCase):
                 expected[at] = (expected[at - 1] + expected[at]) * 0.5
         numpy.testing.assert_allclose(nestor.evaluate(nest, {"start": values}, {"steps": 3})["row"], expected)
 
-    def test_what_is_added_to_an_element_in_place_is_a_sum(self):
-        row, column = indices(row=Size("rows"), column=Size("columns"))
-        x = nestor.Tensor("x", "f32", (row.extent, column.extent))
-
-        def reductions(value, dims=(row, column), kind="f32"):
-            found = define("found", row, nestor.cast(f32, x[row, 0]), type=kind)
-            found.write(dims, row, value(found))
-            nest = nestor.nests.assemble.assemble("sums", "f32", [found])
-            given = numpy.arange(6.0).reshape(2, 3)
-            return [statement.reduction for statement in nest.statements][-1], nestor.evaluate(nest, {"x": given})["found"]
-
-        reduction, sums = reductions(lambda found: x[row, column] * 2 + found[row])
-        self.assertEqual(reduction, "add")
-        numpy.testing.assert_allclose(sums, [6, 27])
-        reduction, most = reductions(lambda found: nestor.maximum(found[row], x[row, column]))
-        self.assertEqual(reduction, "max")
-        numpy.testing.assert_allclose(most, [2, 5])
-        self.assertIsNone(reductions(lambda found: found[row] + found[row] * x[row, column])[0])
-        self.assertIsNone(reductions(lambda found: found[row] + 1, dims=row)[0])
-        self.assertIsNone(reductions(lambda found: found[row] + x[row, column], kind="f16")[0])
-
     def test_integers_wrap_and_empty_reductions_are_neutral(self):
         @nestor.nest
         def edges(number: nestor.i32[rows]):

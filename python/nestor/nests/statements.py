@@ -8,14 +8,13 @@ from .affine import TRUE, both, conjuncts
 from .definitions import Draft, Tensor, Update, free_indices, is_among, variables
 from .guards import lift_guarded, parts_of
 from .reductions import neutral
-from .values import NARROW, Value, as_type, nodes_of, widened
+from .values import NARROW, Value, as_type, widened
 
 _numbers = itertools.count()  # orders statements
 
 
 def write(draft):
     """Adds a Draft's statements to its tensor, behind those of the tensors that it needs."""
-    draft = _as_accumulation(draft)
     dims, where = draft.dims, draft.where
     value = lift_reductions(draft.value, f"{draft.tensor.name}_", where, dims)
     parts = [(TRUE, value)] if draft.reduction else parts_of(value)
@@ -23,19 +22,6 @@ def write(draft):
         own = draft._replace(where=both(where, condition),
                              suffix=draft.suffix or (f"_part{number}" if len(parts) > 1 else ""))
         add(own, lift_guarded(part, lambda select, own=own: choice_table(select, own)))
-
-
-def _as_accumulation(draft):
-    """The draft of tensor[at] (+)= e for one of tensor[at] = tensor[at] (+) e, in which indices run along which the element stays: it
-    does the same, in the same order, and is a sum for all that comes after."""
-    tensor, value, names = draft.tensor, draft.value, set().union(*(each.names() for each in draft.at))
-    exact = tensor.type in ("f32", "i32") and value.type == tensor.type
-    if draft.reduction or not exact or value.op not in ("add", "mul", "min", "max") or all(each.name in names for each in draft.dims):
-        return draft
-    is_self = [side.op == "read" and side.payload[0] is tensor and side.payload[1] == draft.at for side in value.args]
-    rest = value.args[1 if is_self[0] else 0]
-    again = any(node.op == "read" and node.payload[0] is tensor for node in nodes_of(rest, True))
-    return draft if again or not any(is_self) else draft._replace(value=rest, reduction=value.op)
 
 
 def add(draft, value, group=None, loops=()):

@@ -11,7 +11,6 @@ namespace nestor {
 
 const std::vector<Rule>& rules() {
   static const std::vector<Rule> all{simplify_rule(),
-                                     inline_terms_rule(),
                                      forward_pieces_rule(),
                                      skip_neutral_rule(),
                                      start_extremum_rule(),

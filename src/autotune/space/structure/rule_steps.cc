@@ -109,17 +109,11 @@ std::vector<std::string> matching_rules(BaseSchedules& schedules) {
   std::set<std::string> matching;
   const std::vector<Step> usual = rule_steps(schedules, all);
   for (const Step& step : usual) matching.insert(step.args.at(0).get<std::string>());
-  // Terms that had a tensor of their own are those of sums that other rules are for.
-  std::vector<const Nest*> nests{&schedules.nest()};
-  if (matching.contains(kTermsRule))
-    nests.push_back(&schedules.after_rules(rule_steps(schedules, {"simplify", kTermsRule})).nest());
-  const auto matches = [&](const Rule& rule) {
-    return std::any_of(nests.begin(), nests.end(), [&](const Nest* nest) { return !rule.find(*nest).empty(); });
-  };
   for (const Rule& rule : rules()) {
     // Disabled ones, and those that another rule has made needless: without it they are what is left. What weights of a softmax are is known
     // after the usual rules.
-    if (!matching.contains(rule.name) && rule.name != kMixedPartsRule && matches(rule)) matching.insert(rule.name);
+    if (!matching.contains(rule.name) && rule.name != kMixedPartsRule && !rule.find(schedules.nest()).empty())
+      matching.insert(rule.name);
   }
   const Nest& usual_nest = schedules.after_rules(usual).nest();
   // Inner sums become operands of f32.

@@ -23,7 +23,6 @@ inline constexpr const char* kSplittingRule = "split_reduction";
 inline constexpr const char* kForwardingRule = "forward_pieces";
 
 /// The rule that computes cheap values where sums read them. It takes part where sums run over several dims, whose tiles fit no registers.
-inline constexpr const char* kTermsRule = "inline_terms";
 inline constexpr const char* kRecomputingRule = "recompute";
 inline constexpr const char* kFactorRule = "materialize_factor";  ///< stores products of two of three factors
 /// Joins short rows of operands, whose tiles would be nearly empty.

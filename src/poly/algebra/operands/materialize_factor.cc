@@ -27,7 +27,6 @@
 #include "poly/algebra/rules/rule_list.h"
 #include "poly/algebra/values/builders.h"
 #include "poly/algebra/values/dims_view.h"
-#include "poly/algebra/values/element_reads.h"
 #include "poly/algebra/values/nest_edit.h"
 #include "poly/algebra/values/polynomial.h"
 #include "poly/isl/isl_tools.h"
@@ -79,6 +78,16 @@ bool reads_inputs_and_few(const Nest& nest, const Statement& statement, const Sc
 bool apart(const Statement& statement, const ScalarExpr& a, const ScalarExpr& b, const std::vector<int>& dims) {
   return std::any_of(dims.begin(), dims.end(),
                      [&](int dim) { return varies_along(statement, a, dim) && !varies_along(statement, b, dim); });
+}
+
+/// Takes the value longer to compute than to read?
+bool has_functions(const ScalarExpr& value) {
+  static const std::set<ScalarOp> kFunctions{ScalarOp::exp,  ScalarOp::exp2,  ScalarOp::log,  ScalarOp::pow,   ScalarOp::sqrt,
+                                             ScalarOp::erf,  ScalarOp::tanh,  ScalarOp::sin,  ScalarOp::rsqrt, ScalarOp::cos,
+                                             ScalarOp::atan, ScalarOp::log1p, ScalarOp::expm1};
+  bool found = false;
+  value.visit([&](const ScalarExpr& expr) { found = found || kFunctions.contains(expr.op()); });
+  return found;
 }
 
 /// Is all there that the value reads, wherever the statement has points?

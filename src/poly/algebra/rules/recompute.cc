@@ -17,10 +17,10 @@
 #include <algorithm>
 
 #include "poly/algebra/rules/rule_list.h"
-#include "poly/algebra/values/element_reads.h"
 #include "poly/algebra/values/few_terms.h"
 #include "poly/algebra/values/nest_edit.h"
 #include "poly/nest/nest_sets.h"
+#include "poly/nest/scalar_share.h"
 
 namespace nestor {
 namespace {
@@ -28,6 +28,34 @@ namespace {
 constexpr const char* kName = "recompute";
 constexpr int kMostNodes = 24, kMostNodesOfShared = 64, kMostReaders = 3;
 constexpr int kMostNodesOfOwn = 256;  ///< of a definition that adds up sums of its own, with these
+
+/// Equal parts count once, as they are computed once.
+int nodes_of(const ScalarExpr& value) {
+  int nodes = 0;
+  share_nodes(value).visit([&](const ScalarExpr&) { ++nodes; });
+  return nodes;
+}
+
+/// Is each element read at most once by this access, or once for each of the few points of dims that the access does not follow?
+bool reads_elements(const Nest& nest, const Statement& reader, const Access& read, bool a_few_times) {
+  isl::map relation = read.relation.intersect_domain(domain_in(nest, reader));
+  if (isl_map_is_injective(relation.get()) == isl_bool_true) return true;
+  std::vector<int> others;
+  for (int dim = 0; dim < static_cast<int>(reader.dims.size()); ++dim) {
+    if (!depends_on_dim(read.relation, dim)) others.push_back(dim);
+  }
+  if (!a_few_times || others.empty() || few_values(domain_in(nest, reader), others).empty()) return false;
+  for (auto dim = others.rbegin(); dim != others.rend(); ++dim)
+    relation = isl::manage(isl_map_project_out(relation.release(), isl_dim_in, static_cast<unsigned>(*dim), 1));
+  return isl_map_is_injective(relation.get()) == isl_bool_true;
+}
+
+/// Do several elements of what the statement writes share each element that it reads?
+bool shares_operands(const Statement& statement) {
+  return !statement.reads.empty() && std::all_of(statement.reads.begin(), statement.reads.end(), [&](const Access& read) {
+    return isl_map_is_injective(read.relation.intersect_domain(statement.domain).get()) == isl_bool_false;
+  });
+}
 
 /// Does a reduction read what the statement defines?
 bool defines_term(const Nest& nest, const Statement& statement) {
@@ -96,7 +124,16 @@ RuleResult apply(const Nest& nest, const std::vector<std::string>& target) {
   const std::string why = objection(nest, nest.statement(name));
   if (!why.empty()) refuse_rule(kName, name, why);
   const Nest defined = with_value(nest, nest.statement(name));
-  return {with_inlined_tensor(defined, defined.statement(name).write.tensor), {}, false};
+  const std::string tensor = defined.statement(name).write.tensor;
+  const auto reads_it = [&](const Access& read) { return read.tensor == tensor; };
+  Nest result = defined;
+  for (Statement& reader : result.statements) {
+    for (auto read = std::find_if(reader.reads.begin(), reader.reads.end(), reads_it); read != reader.reads.end();
+         read = std::find_if(reader.reads.begin(), reader.reads.end(), reads_it))
+      inline_read(defined, reader, static_cast<int>(read - reader.reads.begin()));
+  }
+  drop_unused(result);
+  return {std::move(result), {}, false};
 }
 
 }  // namespace

@@ -22,7 +22,6 @@ const Rule& split_reduction_rule();
 const Rule& reciprocal_rule();
 const Rule& keep_result_rule();
 const Rule& recompute_rule();
-const Rule& inline_terms_rule();
 const Rule& materialize_factor_rule();
 const Rule& late_definitions_rule();
 const Rule& zero_terms_rule();

@@ -279,18 +279,6 @@ void inline_read(const Nest& nest, Statement& consumer, int ordinal) {
   compact(consumer);
 }
 
-Nest with_inlined_tensor(const Nest& nest, const std::string& tensor) {
-  const auto reads_it = [&](const Access& read) { return read.tensor == tensor; };
-  Nest result = nest;
-  for (Statement& reader : result.statements) {
-    for (auto read = std::find_if(reader.reads.begin(), reader.reads.end(), reads_it); read != reader.reads.end();
-         read = std::find_if(reader.reads.begin(), reader.reads.end(), reads_it))
-      inline_read(nest, reader, static_cast<int>(read - reader.reads.begin()));
-  }
-  drop_unused(result);
-  return result;
-}
-
 isl::map onto_dims(const Statement& statement, const std::vector<int>& dims, const std::string& name) {
   isl_map* map = isl_map_from_domain(statement.domain.copy());
   map = isl_map_add_dims(map, isl_dim_out, static_cast<unsigned>(dims.size()));

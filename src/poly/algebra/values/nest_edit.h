@@ -63,8 +63,6 @@ isl::map producer_relation(const Statement& consumer, int ordinal, const Stateme
 bool may_recompute(const Nest& nest, const Statement& producer, const Statement& consumer);
 /// Replaces read `ordinal` of the consumer by the value of its sole definition.
 void inline_read(const Nest& nest, Statement& consumer, int ordinal);
-/// The same for all reads of the tensor; its definition is gone.
-Nest with_inlined_tensor(const Nest& nest, const std::string& tensor);
 
 /// Dims of the statement that its write does not use: the reduced ones.
 std::vector<int> reduced_dims(const Statement& statement);
