@@ -100,6 +100,9 @@ TEST(GpuSteps, ThreadsShareManyShortSequences) {
 /// group has one statement a step.
 TEST(GpuSteps, LanesHaveSequencesOfFewElements) {
   SearchedProblem problem(samples::eliminated_systems(256, 128), {});
+  const std::string first = plan_of(problem, problem.space->candidate(problem.space->defaults().front()));
+  EXPECT_NE(first.find("  for last_t in ["), std::string::npos) << "a launch for each step\n" << first;
+  EXPECT_EQ(first.find("barrier"), std::string::npos) << "a step needs its own columns of the step before\n" << first;
   int right = 0;
   for (const Point& point : problem.space->defaults()) {
     const Candidate candidate = problem.space->candidate(point);

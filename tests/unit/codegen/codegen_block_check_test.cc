@@ -470,7 +470,7 @@ std::vector<SimtCase> mutated_cases() {
                                                          {"one_pass_masked", {{"heads", 1}, {"s", 35}}},
                                                          {"masked_product", {{"n", 40}}},
                                                          {"block_steps", {}},
-                                                         {"stepped_columns", {{"rows", 2}}},
+                                                         {"stepped_columns", {}},
                                                          {"transpose", {}},
                                                          {"running_sums", {}},
                                                          {"wavefronts", {}},
