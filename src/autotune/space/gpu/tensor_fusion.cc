@@ -422,7 +422,13 @@ std::set<std::string> rules_for_tensor_cores(RuleVariants& variants, const std::
     if (!stands_alone(rule)) (multiplies_zeros(rule) ? zeros : more).insert(rule);
   }
   if (orders && !finds_place(usual) && !finds_place(more) && finds_place(with(more, kOrderingRule))) more.insert(kOrderingRule);
-  if (fuses(usual)) return more != usual && finds_place(more) && fills_more(more, usual) ? more : usual;
+  const auto on_lanes = [&](const std::set<std::string>& rules) { return products_on_lanes(variants, rules, limits); };
+  if (fuses(usual)) {
+    // Operands of 16 bits may bring products to the tensor cores that are on lanes beside those that are fused.
+    const std::set<std::string> rounded = with(usual, kRoundingRule);
+    if (for_products.contains(kRoundingRule) && fuses(rounded) && on_lanes(rounded) < on_lanes(usual) / 2) return rounded;
+    return more != usual && finds_place(more) && fills_more(more, usual) ? more : usual;
+  }
   if (more != usual && (fuses(more) || (!finds_place(usual) && finds_place(more)))) return more;
   // Copies that join sums, without those that lengthen runs of terms.
   if (more.contains(kSumJoiningRule)) {
@@ -450,7 +456,6 @@ std::set<std::string> rules_for_tensor_cores(RuleVariants& variants, const std::
     if (fuses(without(usual, rule))) return without(usual, rule);
   }
   // Of products in kernels apart, as many as can be.
-  const auto on_lanes = [&](const std::set<std::string>& rules) { return products_on_lanes(variants, rules, limits); };
   if (finds_place(usual)) {
     std::set<std::string> best = usual, rounded = usual;
     // Operands of 16 bits alone may be enough, without copies that join sums.
