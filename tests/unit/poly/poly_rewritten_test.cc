@@ -153,40 +153,30 @@ TEST(LogQuotient, OnlyTermsOfTheRowsSumAreKnownToBeAtMostIt) {
       << "the sum may be less than one of the terms";
 }
 
-/// A product of a tensor with a sum, or of two computed tensors.
-Nest product_of_computed(bool both, ElementType input = ElementType::bf16) {
-  NestBuilder nest = of("computed");
-  const auto wide = [&](int k) { return ScalarExpr::cast(ElementType::f32, read(k, input)); };
-  nest.tensor("x", TensorRole::input, {"N", "M"}, input)
-      .tensor("y", TensorRole::input, {"M", "D"}, input)
-      .tensor("z", TensorRole::input, {"N", "M", "D"}, input)
+/// A product of two computed tensors, of inputs of these types.
+Nest product_of_computed(ElementType left, ElementType right) {
+  return of("computed")
+      .tensor("x", TensorRole::input, {"N", "M"}, left)
+      .tensor("y", TensorRole::input, {"M", "D"}, right)
       .tensor("left", TensorRole::temporary, {"N", "M"})
       .tensor("right", TensorRole::temporary, {"M", "D"})
       .tensor("out", TensorRole::output, {"N", "D"})
-      .statement("left_init[i, j]" + kPair, "left[i, j]", {}, number(0))
-      .statement("left[i, j, d]" + kTerm, "left[i, j]", {"x[i, j]", "z[i, j, d]"}, wide(0) * wide(1), ReductionOp::add)
-      .statement("right[j, d] : 0 <= j < M and 0 <= d < D", "right[j, d]", {"y[j, d]"}, wide(0) * number(1.5))
-      .statement("init[i, d]" + kElement, "out[i, d]", {}, number(0));
-  return (both ? nest.statement("sum[i, d, j]" + kTerm, "out[i, d]", {"left[i, j]", "right[j, d]"}, read(0) * read(1),
-                                ReductionOp::add)
-               : nest.statement("sum[i, d, j]" + kTerm, "out[i, d]", {"left[i, j]", "y[j, d]"}, read(0) * wide(1),
-                                ReductionOp::add))
+      .statement("left[i, j]" + kPair, "left[i, j]", {"x[i, j]"}, ScalarExpr::cast(ElementType::f32, read(0, left)) * number(0.3))
+      .statement("right[j, d] : 0 <= j < M and 0 <= d < D", "right[j, d]", {"y[j, d]"},
+                 ScalarExpr::cast(ElementType::f32, read(0, right)) * number(1.5))
+      .statement("init[i, d]" + kElement, "out[i, d]", {}, number(0))
+      .statement("sum[i, d, j]" + kTerm, "out[i, d]", {"left[i, j]", "right[j, d]"}, read(0) * read(1), ReductionOp::add)
       .build();
 }
 
-TEST(RoundOperand, ASumIsRoundedWhereItIsAnOperand) {
-  const Nest nest = rule("round_operand").apply(product_of_computed(false), {"sum"}).nest;
-  validate(nest);
-  EXPECT_THAT(reads_of(nest, "sum"), testing::UnorderedElementsAre("left_rounded", "y"));
-  EXPECT_LT(nest.statement("left").group, nest.statement("left_rounded").group);
-}
-
 TEST(RoundOperand, BothOperandsAreRoundedWhereBothAreComputed) {
-  const Nest nest = rule("round_operand").apply(product_of_computed(true), {"sum"}).nest;
+  const Nest nest = rule("round_operand").apply(product_of_computed(ElementType::bf16, ElementType::bf16), {"sum"}).nest;
   validate(nest);
   EXPECT_THAT(reads_of(nest, "sum"), testing::UnorderedElementsAre("left_rounded", "right_rounded"));
   EXPECT_EQ(nest.tensor("right_rounded").type, ElementType::bf16);
   EXPECT_FALSE(applies(nest, "round_operand"));
+  EXPECT_FALSE(applies(product_of_computed(ElementType::bf16, ElementType::f16), "round_operand")) << "which of the two?";
+  EXPECT_FALSE(applies(product_of_computed(ElementType::f32, ElementType::f32), "round_operand")) << "all is f32";
 }
 
 /// A sum of products x w, times a number for each column, which nobody knows, in the sum.
@@ -205,6 +195,31 @@ Nest scaled_in_the_sum(bool product) {
 TEST(DeferFactor, AFactorWithoutARangeStaysInAProductOfMatrices) {
   EXPECT_FALSE(applies(scaled_in_the_sum(true), "defer_factor"));
   EXPECT_TRUE(applies(scaled_in_the_sum(false), "defer_factor")) << "no product that a test would spoil";
+}
+
+/// Scores of heads that lie side by side in rows, by parts of so many elements, of which sums take four.
+Nest heads_in_rows(const std::string& step) {
+  const ScalarExpr left = ScalarExpr::cast(ElementType::f32, read(0, ElementType::f16)),
+                   right = ScalarExpr::cast(ElementType::f32, read(1, ElementType::f16));
+  const std::string points = " : 0 <= d < D and 0 <= i < N and 0 <= j < M";
+  return of("heads")
+      .tensor("x", TensorRole::input, {"N", step + " * D + 4"}, ElementType::f16)
+      .tensor("y", TensorRole::input, {"M", step + " * D + 4"}, ElementType::f16)
+      .tensor("out", TensorRole::output, {"D", "N", "M"})
+      .statement("init[d, i, j]" + points, "out[d, i, j]", {}, number(0))
+      .statement("sum[d, i, j, e]" + points + " and 0 <= e < 4", "out[d, i, j]",
+                 {"x[i, " + step + " * d + e]", "y[j, " + step + " * d + e]"}, left * right, ReductionOp::add)
+      .build();
+}
+
+TEST(GatherRows, PartsOfRowsAreCopied) {
+  const Nest nest = heads_in_rows("4");
+  const Nest result = rule("gather_rows").apply(nest, {"sum"}).nest;
+  validate(result);
+  EXPECT_THAT(result.statement("x_gathered").dims, ElementsAre("d", "i", "e"));
+  EXPECT_THAT(reads_of(result, "sum"), testing::UnorderedElementsAre("x_gathered", "y_gathered"));
+  EXPECT_EQ(differences(nest, result, kSizes, 100), 0);
+  EXPECT_FALSE(applies(heads_in_rows("2"), "gather_rows")) << "parts that overlap";
 }
 
 }  // namespace

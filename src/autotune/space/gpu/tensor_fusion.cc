@@ -415,8 +415,16 @@ std::set<std::string> rules_for_tensor_cores(RuleVariants& variants, const std::
     if (finds_place(rounded)) return rounded;
   }
   // What tensor copies cannot step along has no place as it is.
-  const bool gathers = for_products.contains(kGatheringRule);
-  if (gathers && !finds_place(usual) && finds_place(with(usual, kGatheringRule))) return with(usual, kGatheringRule);
+  if (for_products.contains(kGatheringRule)) {
+    const std::set<std::string> gathered = with(usual, kGatheringRule);
+    // Copies of operands instead of products that go through memory.
+    const auto between = [&](const std::set<std::string>& rules) {
+      const RuleVariant& variant = variants.at({rules});
+      return points_between_kernels(variants, variant, fusion_for_tensor_cores(variants, variant, limits));
+    };
+    if (finds_place(gathered) && (!finds_place(usual) || (!fuses(usual) && between(gathered) < between(usual) / 2)))
+      return gathered;
+  }
   std::set<std::string> more = usual, zeros = usual;
   for (const std::string& rule : for_products) {
     if (!stands_alone(rule)) (multiplies_zeros(rule) ? zeros : more).insert(rule);

@@ -1,8 +1,8 @@
 // Rule "round_operand": a computed operand of a product of matrices is kept in the 16 bits of the other one.
 //
 // Pattern    r_e += t_p b_q, where b is an input of 16 bits, or a temporary of the 16 bits that all such inputs have; t a temporary of f32 with
-//            one elementwise definition, or the result of one sum; and each of them follows a dim of the result that the other does not (a
-//            product of matrices). Where all 16-bit inputs have one type, b may be such a temporary of f32 as well: both are rounded.
+//            one elementwise definition; and each of them follows a dim of the result that the other does not (a product of matrices).
+//            Where all 16-bit inputs have one type, b may be such a temporary of f32 as well: both are rounded.
 // Rewrite    t'_p = t_p, rounded to the type of b, behind the definition of t; r_e += t'_p b_q. Other readers keep t.
 // Conditions t and b are read along a common reduced dim.
 // Proof      t' is t but for the rounding, which every kernel may do: tensor cores take no wider operands (docs/results.md).
@@ -45,14 +45,6 @@ bool is_half_operand(const Nest& nest, const Tensor& tensor) {
   return tensor.role == TensorRole::input || half_of_inputs(nest) == tensor.type;
 }
 
-/// The statement that completes the temporary: its only definition, or the only sum that is added up in it.
-const Statement* completes(const Nest& nest, const std::string& tensor) {
-  if (const Statement* definition = sole_definition(nest, tensor)) return definition;
-  const std::vector<const Statement*> writers = writers_of(nest, tensor);
-  const bool sum = !writers.empty() && writers.back()->reduction && !initialisers_of(nest, *writers.back()).empty();
-  return sum && alone_in_group(nest, writers.back()->name) ? writers.back() : nullptr;
-}
-
 /// Reads of the product's factors, and the type for the first one.
 struct Factors {
   std::size_t wide, other;
@@ -81,8 +73,8 @@ std::optional<Operand> operand_of(const Nest& nest, const Statement& sum, std::s
   const std::vector<int> reduced = reduced_dims(sum);
   for (const auto& [wide, other, type] : factors_of(nest, sum)) {
     const Access &a = sum.reads[wide], &b = sum.reads[other];
-    why = "its temporary has no elementwise definition, and is no sum";
-    const Statement* definition = completes(nest, a.tensor);
+    why = "its temporary has no elementwise definition";
+    const Statement* definition = sole_definition(nest, a.tensor);
     if (!definition || position_of(nest, definition->name) > position_of(nest, sum.name)) continue;
     why = "its factors are not those of a product of matrices";
     const bool meet = std::any_of(reduced.begin(), reduced.end(),
