@@ -148,6 +148,11 @@ def expected(shared, first, drafts, data, sizes):
     return memory
 
 
+def _totals(x: f32[times, width]):
+    total = define("total", t, 1.0)
+    return total.write((t, s), t, total[t] + x[t, s])
+
+
 class RecurrenceTest(unittest.TestCase):
     def refused(self, message, function):
         with self.assertRaisesRegex(nestor.UserError, message):
@@ -183,6 +188,25 @@ class RecurrenceTest(unittest.TestCase):
                     numpy.testing.assert_allclose(values, wanted[name], rtol=1e-6, atol=1e-7, err_msg=f"seed {seed}, {name}")
         self.assertLess(refused, 60)
         self.assertGreater(recurrent, 50)
+
+    def test_what_is_added_in_place_is_a_sum(self):
+        def statement(write):
+            def totals(x: f32[times, width]):
+                return write(define("total", t, 1.0), x)
+            return nestor.nest(totals).statements[-1]
+
+        (p,) = indices(p=times)
+        for write in (lambda total, x: total.write((t, s), t, total[t] + x[t, s]), lambda total, x: total.write((s, t), t, x[t, s] + total[t]),
+                      lambda total, x: total.write((t, s), t, nestor.maximum(total[t], x[t, s]))):
+            self.assertIn(statement(write).reduction, ("add", "max"))
+        for write in (lambda total, x: total.write(t, t, total[t] + x[t, 0]), lambda total, x: total.write((t, s), t, total[t] + total[t] * x[t, s]),
+                      lambda total, x: total.write((t, s), t, total[t] - x[t, s]), lambda total, x: total.write((a, s), a + 1, total[a] + x[a, s]),
+                      lambda total, x: total.write((p, t, s), t, total[p] + x[t, s])):
+            self.assertIsNone(statement(write).reduction)
+        if numpy:
+            totals = nestor.nest(_totals)
+            data = numpy.arange(12.0).reshape(3, 4)
+            numpy.testing.assert_array_equal(nestor.evaluate(totals, {"x": data})["total"], 1 + data.sum(1))
 
     def test_a_reduction_of_what_is_written_stands_inside_the_loops(self):
         @nestor.nest

@@ -13,6 +13,7 @@ from .affine import TRUE, Affine, Compare, both, conjuncts
 from .definitions import Index, Variable, free_indices, indices_of, is_among, least_of, variables
 from .guards import chosen_side, in_place, is_choice, lift_guarded, sides_of
 from .loops import Loop, flattened, loops_around
+from .model import REDUCTIONS
 from .statements import add, choice_table, lift_reductions, part_about, reduction_drafts
 from .statements import write as write_alone
 from .values import nodes_of
@@ -44,6 +45,7 @@ def steps(*over):
 def write(draft):
     """Adds a Draft's statements: now, or at the end of the steps that it stands in."""
     if _open.get() is None:
+        draft = _as_reduction(draft)
         group = _Group((), [draft])
         group.write() if group.is_needed() else write_alone(draft)
         return
@@ -52,6 +54,22 @@ def write(draft):
         raise UserError(f"{draft.tensor.name}: in nestor.steps({_names(over)}) the first indices of a statement are "
                         f"{_names(over)}, not {_names(draft.dims) or 'none'}")
     drafts.append(draft)
+
+
+def _as_reduction(draft):
+    """The Draft of t[at] = t[at] + v, or of such a product or extremum, as a reduction that combines t[at] with v. v does not read t, and
+    several points have one `at`. Others as they are."""
+    value, tensor = draft.value, draft.tensor
+    kept = set().union(*(index.names() for index in draft.at))
+    if draft.reduction or value.op not in REDUCTIONS or value.type != tensor.type or all(dim.name in kept for dim in draft.dims):
+        return draft
+
+    def is_own(node):
+        return node.op == "read" and node.payload[0] is tensor
+    for own, other in (value.args, value.args[::-1]):
+        if is_own(own) and not own.args and own.payload[1] == draft.at and not any(map(is_own, nodes_of(other, True))):
+            return draft._replace(value=other, reduction=value.op)
+    return draft
 
 
 class _Group:

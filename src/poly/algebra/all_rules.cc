@@ -11,6 +11,7 @@ namespace nestor {
 
 const std::vector<Rule>& rules() {
   static const std::vector<Rule> all{simplify_rule(),
+                                     log_quotient_rule(),
                                      forward_pieces_rule(),
                                      skip_neutral_rule(),
                                      start_extremum_rule(),

@@ -415,14 +415,28 @@ std::set<std::string> rules_for_tensor_cores(RuleVariants& variants, const std::
     if (finds_place(rounded)) return rounded;
   }
   // What tensor copies cannot step along has no place as it is.
-  const bool gathers = for_products.contains(kGatheringRule);
-  if (gathers && !finds_place(usual) && finds_place(with(usual, kGatheringRule))) return with(usual, kGatheringRule);
+  if (for_products.contains(kGatheringRule)) {
+    const std::set<std::string> gathered = with(usual, kGatheringRule);
+    // Copies of operands instead of products that go through memory.
+    const auto between = [&](const std::set<std::string>& rules) {
+      const RuleVariant& variant = variants.at({rules});
+      return points_between_kernels(variants, variant, fusion_for_tensor_cores(variants, variant, limits));
+    };
+    if (finds_place(gathered) && (!finds_place(usual) || (!fuses(usual) && between(gathered) < between(usual) / 2)))
+      return gathered;
+  }
   std::set<std::string> more = usual, zeros = usual;
   for (const std::string& rule : for_products) {
     if (!stands_alone(rule)) (multiplies_zeros(rule) ? zeros : more).insert(rule);
   }
   if (orders && !finds_place(usual) && !finds_place(more) && finds_place(with(more, kOrderingRule))) more.insert(kOrderingRule);
-  if (fuses(usual)) return more != usual && finds_place(more) && fills_more(more, usual) ? more : usual;
+  const auto on_lanes = [&](const std::set<std::string>& rules) { return products_on_lanes(variants, rules, limits); };
+  if (fuses(usual)) {
+    // Operands of 16 bits may bring products to the tensor cores that are on lanes beside those that are fused.
+    const std::set<std::string> rounded = with(usual, kRoundingRule);
+    if (for_products.contains(kRoundingRule) && fuses(rounded) && on_lanes(rounded) < on_lanes(usual) / 2) return rounded;
+    return more != usual && finds_place(more) && fills_more(more, usual) ? more : usual;
+  }
   if (more != usual && (fuses(more) || (!finds_place(usual) && finds_place(more)))) return more;
   // Copies that join sums, without those that lengthen runs of terms.
   if (more.contains(kSumJoiningRule)) {
@@ -450,7 +464,6 @@ std::set<std::string> rules_for_tensor_cores(RuleVariants& variants, const std::
     if (fuses(without(usual, rule))) return without(usual, rule);
   }
   // Of products in kernels apart, as many as can be.
-  const auto on_lanes = [&](const std::set<std::string>& rules) { return products_on_lanes(variants, rules, limits); };
   if (finds_place(usual)) {
     std::set<std::string> best = usual, rounded = usual;
     // Operands of 16 bits alone may be enough, without copies that join sums.

@@ -1,7 +1,8 @@
 // Rule "gather_rows": an operand of products that tensor copies cannot step along is copied along the dims of its sum.
 //
 // Pattern    r_e += a_p b_q, where a is an input of 16 bits and b one of 16 bits or a temporary; a has more indices than tensor copies have, or
-//            an index that is no linear function of dims (windows of a picture: q[(7 y + i / 7 + 3) % 56, .., c]); its last index is a dim.
+//            an index that is no linear function of dims (windows of a picture: q[(7 y + i / 7 + 3) % 56, .., c]), or rows that are parts of
+//            its own (heads side by side: q[i, 128 h + e]); its last index is a dim, or one with others, which tell the part.
 // Rewrite    a'[dims that a follows, that of its last index last] = a_p, before the sum. Neighbouring dims share an index of a' until there are
 //            as few as tensor copies have.
 // Conditions each of a and b follows a dim of e that the other does not; the sum is alone in its loops; dims have no negative values, and
@@ -67,6 +68,21 @@ int dim_of(const Statement& statement, const isl::pw_aff& function) {
   return -1;
 }
 
+/// The dim along a part of a row where the last index is that dim and multiples of others, as 128 h + e, of at least its extent; -1: it is not.
+int dim_of_part(const Nest& nest, const Statement& sum, const Access& read) {
+  const std::vector<std::map<int, std::int64_t>> moving = moving_dims(read);
+  if (moving.empty() || moving.back().size() < 2) return -1;
+  int inner = -1;
+  for (const auto& [dim, factor] : moving.back()) {
+    if (factor == 1) inner = inner < 0 ? dim : static_cast<int>(sum.dims.size());
+  }
+  if (inner < 0 || inner >= static_cast<int>(sum.dims.size())) return -1;
+  const auto extent = known_value(nest, extent_of(nest, sum.domain, inner));
+  const bool parts = extent && std::all_of(moving.back().begin(), moving.back().end(),
+                                           [&](const auto& each) { return each.first == inner || each.second >= *extent; });
+  return parts ? inner : -1;
+}
+
 /// Gives neighbouring dims one index until there are few enough; false: extents are not known.
 bool share_indices(const Nest& nest, const Statement& sum, Rows& rows) {
   rows.followers.resize(rows.dims.size());
@@ -89,12 +105,14 @@ std::optional<Rows> rows_of(const Nest& nest, const Statement& sum, std::size_t 
   why = "no operand is an input of 16 bits that tensor copies cannot step along";
   if (tensor.role != TensorRole::input || size_in_bytes(tensor.type) != 2) return std::nullopt;
   const std::vector<isl::pw_aff> functions = functions_of(read.relation.gist_domain(sum.domain));
-  if (functions.size() <= kMostIndices && std::all_of(functions.begin(), functions.end(), is_linear)) return std::nullopt;
+  const int part = dim_of_part(nest, sum, read);
+  if (part < 0 && functions.size() <= kMostIndices && std::all_of(functions.begin(), functions.end(), is_linear))
+    return std::nullopt;
   why = "its operands are not those of a product of matrices";
   if (!follows_own_dim(sum, operand, other) || !follows_own_dim(sum, other, operand)) return std::nullopt;
   why = "the last index of the operand is no dim, or one that others follow too";
   const std::vector<std::set<int>> indices = dims_of_indices(sum, read);
-  const int last = functions.empty() ? -1 : dim_of(sum, functions.back());
+  const int last = functions.empty() ? -1 : part >= 0 ? part : dim_of(sum, functions.back());
   if (last < 0 || std::any_of(indices.begin(), indices.end() - 1, [&](const std::set<int>& dims) { return dims.contains(last); }))
     return std::nullopt;
   Rows rows{operand, {}, {}};

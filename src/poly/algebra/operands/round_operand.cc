@@ -2,6 +2,7 @@
 //
 // Pattern    r_e += t_p b_q, where b is an input of 16 bits, or a temporary of the 16 bits that all such inputs have; t a temporary of f32 with
 //            one elementwise definition; and each of them follows a dim of the result that the other does not (a product of matrices).
+//            Where all 16-bit inputs have one type, b may be such a temporary of f32 as well: both are rounded.
 // Rewrite    t'_p = t_p, rounded to the type of b, behind the definition of t; r_e += t'_p b_q. Other readers keep t.
 // Conditions t and b are read along a common reduced dim.
 // Proof      t' is t but for the rounding, which every kernel may do: tensor cores take no wider operands (docs/results.md).
@@ -28,32 +29,58 @@ struct Operand {
   ElementType type{};  ///< of the other one
 };
 
+/// The 16 bits that all inputs of 16 bits have.
+std::optional<ElementType> half_of_inputs(const Nest& nest) {
+  std::optional<ElementType> found;
+  for (const Tensor& input : nest.tensors) {
+    if (input.role != TensorRole::input || !is_half(input.type)) continue;
+    if (found && *found != input.type) return std::nullopt;
+    found = input.type;
+  }
+  return found;
+}
+
 /// Does it have the 16 bits that a product's operands may be rounded to (rounding_model.h)?
 bool is_half_operand(const Nest& nest, const Tensor& tensor) {
-  if (tensor.role == TensorRole::input) return true;
-  bool any = false, others = false;
-  for (const Tensor& input : nest.tensors) {
-    if (input.role != TensorRole::input || (input.type != ElementType::f16 && input.type != ElementType::bf16)) continue;
-    (input.type == tensor.type ? any : others) = true;
+  return tensor.role == TensorRole::input || half_of_inputs(nest) == tensor.type;
+}
+
+/// Reads of the product's factors, and the type for the first one.
+struct Factors {
+  std::size_t wide, other;
+  ElementType type;
+};
+
+std::vector<Factors> factors_of(const Nest& nest, const Statement& sum) {
+  std::vector<Factors> found;
+  for (const auto& [wide, half] : wide_and_half(nest, sum)) {
+    const Tensor& tensor = nest.tensor(sum.reads[half].tensor);
+    if (is_half_operand(nest, tensor)) found.push_back({wide, half, tensor.type});
   }
-  return any && !others;
+  const auto half = half_of_inputs(nest);
+  const auto both = half ? products_of_one_width(sum) : std::nullopt;
+  const auto is_wide = [&](std::size_t read) {
+    const Tensor& tensor = nest.tensor(sum.reads[read].tensor);
+    return tensor.role == TensorRole::temporary && tensor.type == ElementType::f32;
+  };
+  if (both && is_wide(both->first) && is_wide(both->second)) found.push_back({both->first, both->second, *half});
+  return found;
 }
 
 /// Sets `why` where there is none.
 std::optional<Operand> operand_of(const Nest& nest, const Statement& sum, std::string& why) {
   why = "it is no sum of products of a 16-bit tensor and a temporary of f32";
   const std::vector<int> reduced = reduced_dims(sum);
-  for (const auto& [wide, half] : wide_and_half(nest, sum)) {
-    const Access &a = sum.reads[wide], &b = sum.reads[half];
-    if (!is_half_operand(nest, nest.tensor(b.tensor))) continue;
+  for (const auto& [wide, other, type] : factors_of(nest, sum)) {
+    const Access &a = sum.reads[wide], &b = sum.reads[other];
     why = "its temporary has no elementwise definition";
     const Statement* definition = sole_definition(nest, a.tensor);
     if (!definition || position_of(nest, definition->name) > position_of(nest, sum.name)) continue;
     why = "its factors are not those of a product of matrices";
     const bool meet = std::any_of(reduced.begin(), reduced.end(),
                                   [&](int dim) { return depends_on_dim(a.relation, dim) && depends_on_dim(b.relation, dim); });
-    if (meet && follows_own_dim(sum, wide, half) && follows_own_dim(sum, half, wide))
-      return Operand{static_cast<int>(wide), definition, nest.tensor(b.tensor).type};
+    if (meet && follows_own_dim(sum, wide, other) && follows_own_dim(sum, other, wide))
+      return Operand{static_cast<int>(wide), definition, type};
   }
   return std::nullopt;
 }
@@ -71,9 +98,7 @@ Access of_tensor(const Access& access, const std::string& tensor) {
   return {tensor, isl::manage(isl_map_set_tuple_name(access.relation.copy(), isl_dim_out, tensor.c_str()))};
 }
 
-RuleResult apply(const Nest& nest, const std::vector<std::string>& target) {
-  const Operand operand = required_match(nest, kName, target, operand_of);
-  const std::string& name = target[0];
+Nest with_rounded(const Nest& nest, const std::string& name, const Operand& operand) {
   const std::string wide = operand.definition->write.tensor, narrow = fresh_name(nest, wide + "_rounded");
   Nest result = nest;
   Tensor rounded = nest.tensor(wide);
@@ -97,6 +122,14 @@ RuleResult apply(const Nest& nest, const std::vector<std::string>& target) {
     return ScalarExpr::cast(ElementType::f32, ScalarExpr::read(other, operand.type));
   });
   compact(sum);
+  return result;
+}
+
+RuleResult apply(const Nest& nest, const std::vector<std::string>& target) {
+  Nest result = with_rounded(nest, statement_argument(nest, kName, target, 1), required_match(nest, kName, target, operand_of));
+  std::string why;
+  while (const auto other = operand_of(result, result.statement(target[0]), why))
+    result = with_rounded(result, target[0], *other);
   return {std::move(result), {}, false};
 }
 

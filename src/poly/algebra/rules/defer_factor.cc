@@ -6,7 +6,8 @@
 //            number 1; nobody reads r before the sum is complete. f is finite, and within 2^-48 and 2^48 or 0, by ranges. Where that is not
 //            proved, the sum keeps f unless it is within 2^-32 and 2^32: sum_j select(f is, 1, f) g_ej, then times select(f is, f, 1). A
 //            temporary p in 16 bits must hold all f g without overflow, and becomes f32 if it may not hold g. Constant factors
-//            are within 2^-48 and 2^48.
+//            are within 2^-48 and 2^48. Of products of matrices only factors with proved ranges leave the sum: with a select among their
+//            factors they would be none any more.
 // Proof      Distributive law: sum_j f g_j = f sum_j g_j. Known as deferred normalisation: T. Dao, 2023,
 //            arXiv:2307.08691, §3.1.
 // Rounding   One product or quotient for each element instead of one for each point: fewer roundings. r' may be larger than r by 1/f,
@@ -129,6 +130,27 @@ Deferred guarded(const Nest& nest, const Statement& statement, const Deferred& p
   return result;
 }
 
+/// Do two factors follow dims of the result that the other one does not, as operands of a product of matrices?
+bool multiplies_operands(const Statement& sum, const Monomial& term) {
+  const std::vector<int> reduced = reduced_dims(sum);
+  std::vector<std::set<int>> dims;
+  for (const auto& [factor, exponent] : term.factors) {
+    std::set<int>& followed = dims.emplace_back();
+    for (int dim = 0; dim < static_cast<int>(sum.dims.size()); ++dim) {
+      const bool written = std::find(reduced.begin(), reduced.end(), dim) == reduced.end();
+      if (written && varies_along(sum, factor, dim)) followed.insert(dim);
+    }
+  }
+  const auto has_own = [](const std::set<int>& a, const std::set<int>& b) {
+    return !std::includes(b.begin(), b.end(), a.begin(), a.end());
+  };
+  for (const std::set<int>& a : dims) {
+    if (std::any_of(dims.begin(), dims.end(), [&](const std::set<int>& b) { return has_own(a, b) && has_own(b, a); }))
+      return true;
+  }
+  return false;
+}
+
 bool is_one(const Monomial& monomial) { return monomial.coefficient == 1 && monomial.factors.empty(); }
 
 /// Splits p = f * g, read by `update`, into p' = g and the factor f at the place of the read. Returns false when p has no such f.
@@ -210,7 +232,8 @@ class HiddenFactor {
     part.write = {name, part.write.relation.set_range_tuple(name)};
     part.value = storage.type == ElementType::f32 ? value : ScalarExpr::cast(storage.type, value);
     compact(part);
-    const isl::map read = relation.apply_range(producer.write.relation).set_range_tuple(name);
+    const isl::map read =
+        relation.apply_range(producer.write.relation).set_range_tuple(name).gist_domain(trial.domain).coalesce();
     insert_statement(nest_, group_begin(nest_, producer.name), part);
     return ScalarExpr::read(add_read(trial, {name, read}), storage.type);
   }
@@ -244,6 +267,10 @@ std::string expose_factor(Nest& nest, const std::string& update) {
   if (is_one(parts.outside))
     return "no factor of its terms is the same for all points of an element" + (hidden.empty() ? "" : ": " + hidden);
   if (parts.inside.factors.empty()) return "its terms are the same for all points";
+  const Statement& exposed = nest.statement(update);
+  const bool stays_in_part = guarded(nest, exposed, parts).inside.factors.size() != parts.inside.factors.size();
+  if (stays_in_part && multiplies_operands(exposed, parts.inside))
+    return "its factor has no proved range, and a test of it would leave no product of two operands";
   return "";
 }
 

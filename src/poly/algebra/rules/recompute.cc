@@ -18,6 +18,7 @@
 
 #include "poly/algebra/rules/rule_list.h"
 #include "poly/algebra/values/few_terms.h"
+#include "poly/algebra/values/needless_temporaries.h"
 #include "poly/algebra/values/nest_edit.h"
 #include "poly/nest/nest_sets.h"
 #include "poly/nest/scalar_share.h"
@@ -48,13 +49,6 @@ bool reads_elements(const Nest& nest, const Statement& reader, const Access& rea
   for (auto dim = others.rbegin(); dim != others.rend(); ++dim)
     relation = isl::manage(isl_map_project_out(relation.release(), isl_dim_in, static_cast<unsigned>(*dim), 1));
   return isl_map_is_injective(relation.get()) == isl_bool_true;
-}
-
-/// Do several elements of what the statement writes share each element that it reads?
-bool shares_operands(const Statement& statement) {
-  return !statement.reads.empty() && std::all_of(statement.reads.begin(), statement.reads.end(), [&](const Access& read) {
-    return isl_map_is_injective(read.relation.intersect_domain(statement.domain).get()) == isl_bool_false;
-  });
 }
 
 /// Does a reduction read what the statement defines?

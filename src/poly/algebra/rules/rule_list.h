@@ -18,6 +18,7 @@ const Rule& skip_neutral_rule();
 const Rule& start_extremum_rule();
 const Rule& exp2_scale_rule();
 const Rule& simplify_rule();
+const Rule& log_quotient_rule();
 const Rule& split_reduction_rule();
 const Rule& reciprocal_rule();
 const Rule& keep_result_rule();

@@ -2,8 +2,10 @@
 //
 // Pattern    operations on constants; x*1, x/1, x+0, x-0; x/c with c a power of two; nested casts and casts that change nothing; -(-x);
 //            selects with a constant condition or equal branches; max(x, -inf), min(x, inf); !(!c); identity comparisons of constants;
-//            temporaries that are copies of other tensors.
-// Rewrite    the simpler expression; accesses and indices that are no longer used are dropped. What reads a copy reads its source.
+//            temporaries that are copies of other tensors, as they are or in f32; temporaries that equal statements define; short
+//            values that readers compute with less to read (needless_temporaries.h): terms of one sum, decays of a recurrence, masks.
+// Rewrite    the simpler expression; accesses and indices that are no longer used are dropped. What reads a copy reads its source;
+//            short values are computed by their readers; of two temporaries that are defined alike, readers have the first.
 // Conditions x*0 is left alone (x may be infinite), x/c becomes a product only when 1/c is exact. (x*c)*d becomes x*(cd) where one is a power of
 //            two, both are at least 1 or both at most 1, and cd is a normal number: then both forms overflow for the same x. A source is
 //            not written again between its copy and the reader.
@@ -17,6 +19,7 @@
 #include <limits>
 
 #include "poly/algebra/rules/rule_list.h"
+#include "poly/algebra/values/needless_temporaries.h"
 #include "poly/algebra/values/nest_edit.h"
 #include "poly/algebra/values/polynomial.h"
 
@@ -135,15 +138,16 @@ ScalarExpr simplify_node(const ScalarExpr& expr) {
   }
 }
 
-/// The statement that alone defines the tensor, if all it does is to copy an element; else null.
+/// The statement that alone defines the tensor, if all it does is to copy an element, which f32 may hold for 16 bits; else null.
 const Statement* copy_of(const Nest& nest, const std::string& tensor) {
   if (!is_elementwise_temporary(nest, tensor)) return nullptr;
   const Statement* copy = sole_definition(nest, tensor);
-  if (copy->value.op() != ScalarOp::read) return nullptr;
-  return copy->reads.at(static_cast<std::size_t>(copy->value.ordinal())).tensor != tensor ? copy : nullptr;
+  const ScalarExpr source = strip_exact_casts(copy->value);
+  if (source.op() != ScalarOp::read) return nullptr;
+  return copy->reads.at(static_cast<std::size_t>(source.ordinal())).tensor != tensor ? copy : nullptr;
 }
 
-/// Reads of copies become reads of what was copied, also where copies were copied.
+/// Reads of copies become reads of what was copied, also where copies were copied. Short values are computed where they are read.
 void forward_copies(Nest& nest, std::vector<std::string>& changed) {
   for (std::size_t s = 0; s < nest.statements.size(); ++s) {
     for (std::size_t steps = 0; steps < nest.statements.size(); ++steps) {
@@ -151,6 +155,7 @@ void forward_copies(Nest& nest, std::vector<std::string>& changed) {
       Statement& reader = nest.statements[s];
       const auto read = std::find_if(reader.reads.begin(), reader.reads.end(), [&](const Access& access) {
         const Statement* copy = copy_of(before, access.tensor);
+        if (copy == nullptr) copy = computed_by_readers(before, access.tensor);
         return copy != nullptr && may_recompute(before, *copy, before.statements[s]);
       });
       if (read == reader.reads.end()) break;
@@ -171,6 +176,7 @@ Nest simplified(const Nest& nest, std::vector<std::string>& changed) {
     compact(statement);
   }
   forward_copies(result, changed);
+  share_equal_definitions(result, changed);
   drop_unused(result);
   return result;
 }
