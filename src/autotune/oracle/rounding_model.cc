@@ -95,10 +95,15 @@ class ProductFinder {
 
 RoundingModel rounding_model(const Nest& nest) {
   RoundingModel model = ProductFinder(nest).find();
+  // A sum may have its terms in a tensor of their own, which is none in a simpler nest.
+  std::vector<Nest> forms{nest};
+  if (!rule("simplify").find(nest).empty()) forms.push_back(rule("simplify").apply(nest, {}).nest);
   const auto mark = [&](const char* name, bool RoundingModel::Product::* freedom) {
-    for (const RuleMatch& match : rule(name).find(nest)) {
-      for (std::size_t k = 0; k < nest.statements.size(); ++k) {
-        if (nest.statements[k].name == match.target.front()) model.statements[k].*freedom = true;
+    for (const Nest& form : forms) {
+      for (const RuleMatch& match : rule(name).find(form)) {
+        for (std::size_t k = 0; k < nest.statements.size(); ++k) {
+          if (nest.statements[k].name == match.target.front()) model.statements[k].*freedom = true;
+        }
       }
     }
   };

@@ -53,6 +53,23 @@ inline Nest squared_distances(ElementType type = ElementType::bf16, const std::s
       .build();
 }
 
+/// The same with the differences in a tensor of their own.
+inline Nest squares_of_stored_differences() {
+  const std::string pair = "0 <= i < M and 0 <= j < N", all = pair + " and 0 <= k < K";
+  const auto wide = [](int ordinal) { return ScalarExpr::cast(ElementType::f32, read(ordinal, ElementType::bf16)); };
+  return NestBuilder("squares_of_stored_differences", {{"M", 20}, {"N", 20}, {"K", 24}})
+      .tensor("x", TensorRole::input, {"M", "K"}, ElementType::bf16)
+      .tensor("y", TensorRole::input, {"N", "K"}, ElementType::bf16)
+      .tensor("apart", TensorRole::temporary, {"M", "N", "K"})
+      .tensor("sums", TensorRole::temporary, {"M", "N"})
+      .tensor("out", TensorRole::output, {"M", "N"})
+      .statement("apart[i, j, k] : " + all, "apart[i, j, k]", {"x[i, k]", "y[j, k]"}, wide(0) - wide(1))
+      .statement("init[i, j] : " + pair, "sums[i, j]", {}, number(0))
+      .statement("sum[i, j, k] : " + all, "sums[i, j]", {"apart[i, j, k]"}, read(0) * read(0), ReductionOp::add)
+      .statement("out[i, j] : " + pair, "out[i, j]", {"sums[i, j]"}, read(0))
+      .build();
+}
+
 /// out[i, j] = finish(sum over k of x[i, k] y[j, k]), all in f32.
 inline Nest f32_product(const std::function<ScalarExpr(const ScalarExpr&)>& finish = {}, const std::string& mask = "") {
   const std::string pair = "0 <= i < M and 0 <= j < N";

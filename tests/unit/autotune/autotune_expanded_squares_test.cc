@@ -34,12 +34,14 @@ struct Guesses : testing::SpaceGuesses {
 };
 
 TEST(ExpandedSquaresSpace, FirstGuessesHaveProducts) {
-  Guesses guesses(squared_distances(), {{"M", 4096}, {"N", 4096}, {"K", 256}});
-  for (const std::size_t k : {0U, 1U}) {
-    EXPECT_TRUE(guesses.has_rule(k, "expand_squares"));
-    bool seldom = false;
-    EXPECT_EQ(guesses.wrong(guesses.points.at(k), {{"M", 70}, {"N", 72}, {"K", 40}}, seldom), "");
-    EXPECT_TRUE(seldom);
+  for (const Nest& nest : {squared_distances(), squares_of_stored_differences()}) {
+    Guesses guesses(nest, {{"M", 4096}, {"N", 4096}, {"K", 256}});
+    for (const std::size_t k : {0U, 1U}) {
+      EXPECT_TRUE(guesses.has_rule(k, "expand_squares")) << nest.op;
+      bool seldom = false;
+      EXPECT_EQ(guesses.wrong(guesses.points.at(k), {{"M", 70}, {"N", 72}, {"K", 40}}, seldom), "") << nest.op;
+      EXPECT_TRUE(seldom) << nest.op;
+    }
   }
 }
 
@@ -79,6 +81,7 @@ TEST(ExpandedSquaresOracle, GrantsWhatProductsMakeOfASum) {
   };
   EXPECT_EQ(expands(squared_distances()), std::vector<std::string>{"sum"});
   EXPECT_EQ(expands(distance_attention()), std::vector<std::string>{"sum"});
+  EXPECT_EQ(expands(squares_of_stored_differences()), std::vector<std::string>{"sum"});
   EXPECT_TRUE(expands(squared_distances(ElementType::f32)).empty());
   EXPECT_TRUE(expands(matmul()).empty());
   ErrorSum error;
