@@ -12,6 +12,7 @@
 #include "support/nests/algebra_nests.h"
 #include "support/nests/chained_products.h"
 #include "support/nests/gathered_nests.h"
+#include "support/nests/heads_in_columns.h"
 #include "support/nests/nest_interpreter.h"
 #include "support/nests/operand_nests.h"
 #include "support/nests/periodic_nests.h"
@@ -60,6 +61,7 @@ const std::vector<Nest>& nests() {
       samples::summed_pairs(),
       samples::summed_pairs({.mask = " and j <= i", .reduction = ReductionOp::max}),
       samples::interleaved_products(),
+      samples::heads_in_columns(),
       samples::outer_products(),
       rule("join_rows").apply(samples::outer_products(), {"sum"}).nest,
       samples::rolled_windows("2", "8", "2", false),

@@ -18,6 +18,7 @@ const std::vector<Rule>& rules() {
                                      neutral_terms_rule(),
                                      keep_result_rule(),
                                      slice_product_rule(),
+                                     split_dims_rule(),
                                      join_dims_rule(),
                                      split_terms_rule(),
                                      nest_operands_rule(),

@@ -55,6 +55,34 @@ inline Nest chained_matrices(ElementType type = ElementType::f32, const std::str
       .build();
 }
 
+/// out[u, k] = sum over j of (sum over i of x[u, i] m[i, j]) y[j, k], with `terms` values of i, which are many by default. `one_sum`: over i and j.
+inline Nest long_chain(ElementType type = ElementType::bf16, bool one_sum = false, const std::string& terms = "I") {
+  const std::string element = " : 0 <= u < N and 0 <= k < K", inner = " : 0 <= u < N and 0 <= j < J";
+  std::vector<std::pair<std::string, std::int64_t>> sizes{{"N", 2048}, {"J", 64}, {"K", 2048}};
+  if (terms == "I") sizes.emplace_back("I", 2048);
+  NestBuilder builder("long_chain", sizes);
+  builder.tensor("x", TensorRole::input, {"N", terms}, type)
+      .tensor("m", TensorRole::input, {terms, "J"}, type)
+      .tensor("y", TensorRole::input, {"J", "K"}, type);
+  if (!one_sum) {
+    builder.tensor("t", TensorRole::temporary, {"N", "J"})
+        .statement("t_init[u, j]" + inner, "t[u, j]", {}, number(0))
+        .statement("t[u, j, i]" + inner + " and 0 <= i < " + terms, "t[u, j]", {"x[u, i]", "m[i, j]"},
+                   wide(0, type) * wide(1, type), ReductionOp::add);
+  }
+  builder.tensor("sums", TensorRole::temporary, {"N", "K"})
+      .tensor("out", TensorRole::output, {"N", "K"}, type)
+      .statement("init[u, k]" + element, "sums[u, k]", {}, number(0));
+  if (one_sum) {
+    builder.statement("sum[u, k, j, i]" + element + " and 0 <= j < J and 0 <= i < " + terms, "sums[u, k]",
+                      {"x[u, i]", "m[i, j]", "y[j, k]"}, wide(0, type) * wide(1, type) * wide(2, type), ReductionOp::add);
+  } else {
+    builder.statement("sum[u, k, j]" + element + " and 0 <= j < J", "sums[u, k]", {"t[u, j]", "y[j, k]"}, read(0) * wide(1, type),
+                      ReductionOp::add);
+  }
+  return builder.statement("out[u, k]" + element, "out[u, k]", {"sums[u, k]"}, ScalarExpr::cast(type, read(0))).build();
+}
+
 /// out[e, o] = sum over t, i, j of angle[e, t, i] w[o, i, j] message[e, t, j], for `outputs` values of o and so many of t, i and j.
 struct Messages {
   ElementType type = ElementType::f16;

@@ -11,6 +11,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <functional>
 
 namespace nestor {
@@ -44,6 +45,23 @@ TEST(NestedOperands, TheFirstGuessesHaveProductsOfInnerSums) {
     EXPECT_EQ(seldom, 1) << "direct sums";
     for (const std::int64_t edges : {1, 67})
       EXPECT_EQ(testing::run_emulated(compiled, guesses.meaning(), {{"E", edges}}, {.tolerance = 1e-3}, {1}), "") << edges;
+  }
+}
+
+TEST(NestedOperands, ChainsOfMatricesInOneExpressionAreTwoProducts) {
+  for (const bool one_sum : {false, true}) {
+    Guesses guesses(samples::long_chain(ElementType::bf16, one_sum, "520"), {{"N", 2048}, {"J", 64}, {"K", 2048}});
+    EXPECT_EQ(guesses.nests(0), one_sum);
+    ASSERT_TRUE(guesses.has_rule(0, "bf16x3"));
+    EXPECT_FALSE(guesses.has_rule(0, "round_operand"));
+    const CompiledNvptx compiled = compile_nvptx(guesses.program(0), {});
+    EXPECT_EQ(std::count_if(compiled.plans->kernels.begin(), compiled.plans->kernels.end(),
+                            [](const auto& kernel) { return kernel.tensor.has_value(); }),
+              2)
+        << "the inner sums, and what they are an operand of";
+    EXPECT_EQ(testing::run_emulated(compiled, guesses.meaning(), {{"N", 19}, {"J", 24}, {"K", 72}}, {.tolerance = 0.016}, {1}),
+              "")
+        << one_sum;
   }
 }
 

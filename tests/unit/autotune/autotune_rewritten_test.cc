@@ -1,6 +1,7 @@
 // Attention written otherwise has the guesses of attention: operands in f32, heads side by side in rows, weights by a logarithm.
 #include "support/nests/sample_nests.h"
 #include "support/nests/space_guesses.h"
+#include "support/simt/simt_image.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -19,11 +20,14 @@ ScalarExpr wide(int k) { return ScalarExpr::cast(ElementType::f32, read(k, Eleme
 
 struct Spelling {
   bool scaled = false, rows = false, logarithm = false;  ///< queries and keys in f32; heads in rows; weights exp(s - log(total))
+  bool columns = false;                                  ///< results of all heads in a row, along one dim
 };
 
 Nest attention(const Spelling& how) {
   const std::string scores = " : 0 <= h < H and 0 <= i < N and 0 <= j < N", row = " : 0 <= h < H and 0 <= i < N",
-                    columns = row + " and 0 <= d < 64", operand = " : 0 <= h < H and 0 <= i < N and 0 <= e < 64";
+                    columns = how.columns ? " : 0 <= i < N and 0 <= d < 64 H" : row + " and 0 <= d < 64",
+                    result = how.columns ? "[i, d]" : "[h, i, d]", head = how.columns ? "[floor(d / 64), i" : "[h, i",
+                    operand = " : 0 <= h < H and 0 <= i < N and 0 <= e < 64";
   const auto element = [&](const std::string& tensor, const std::string& at, const std::string& dim) {
     return how.rows ? tensor + "[" + at + ", 64 h + " + dim + "]" : tensor + "[h, " + at + ", " + dim + "]";
   };
@@ -36,8 +40,8 @@ Nest attention(const Spelling& how) {
   }
   for (const char* of_row : {"top", "total", "log"}) nest.tensor(of_row, TensorRole::temporary, {"H", "N"});
   nest.tensor("s", TensorRole::temporary, {"H", "N", "N"}).tensor("p", TensorRole::temporary, {"H", "N", "N"});
-  nest.tensor("sum", TensorRole::temporary, {"H", "N", "64"})
-      .tensor("out", TensorRole::output, {"H", "N", "64"}, ElementType::bf16);
+  const auto results = how.columns ? std::vector<std::string>{"N", "64 H"} : std::vector<std::string>{"H", "N", "64"};
+  nest.tensor("sum", TensorRole::temporary, results).tensor("out", TensorRole::output, results, ElementType::bf16);
   if (how.scaled) {
     nest.statement("left[h, i, e]" + operand, "left[h, i, e]", {element("q", "i", "e")}, wide(0) * number(0.3));
     nest.statement("right[h, i, e]" + operand, "right[h, i, e]", {element("k", "i", "e")}, wide(0) * number(0.7));
@@ -55,17 +59,17 @@ Nest attention(const Spelling& how) {
       .statement("p[h, i, j]" + scores, "p[h, i, j]", {"s[h, i, j]", "top[h, i]"}, apply(ScalarOp::exp, read(0) - read(1)))
       .statement("total_init[h, i]" + row, "total[h, i]", {}, number(0))
       .statement("total[h, i, j]" + scores, "total[h, i]", {"p[h, i, j]"}, read(0), ReductionOp::add)
-      .statement("sum_init[h, i, d]" + columns, "sum[h, i, d]", {}, number(0));
-  const std::string terms = columns + " and 0 <= j < N";
+      .statement("sum_init" + result + columns, "sum" + result, {}, number(0));
+  const std::string terms = (how.columns ? "sum[i, d, j]" : "sum[h, i, d, j]") + columns + " and 0 <= j < N",
+                    value = how.columns ? "v[j, d]" : element("v", "j", "d");
   if (how.logarithm) {
     nest.statement("log[h, i]" + row, "log[h, i]", {"total[h, i]"}, apply(ScalarOp::log, read(0)))
-        .statement("sum[h, i, d, j]" + terms, "sum[h, i, d]", {"s[h, i, j]", "top[h, i]", "log[h, i]", element("v", "j", "d")},
+        .statement(terms, "sum[h, i, d]", {"s[h, i, j]", "top[h, i]", "log[h, i]", value},
                    apply(ScalarOp::exp, read(0) - read(1) - read(2)) * wide(3), ReductionOp::add)
         .statement("out[h, i, d]" + columns, "out[h, i, d]", {"sum[h, i, d]"}, ScalarExpr::cast(ElementType::bf16, read(0)));
   } else {
-    nest.statement("sum[h, i, d, j]" + terms, "sum[h, i, d]", {"p[h, i, j]", element("v", "j", "d")}, read(0) * wide(1),
-                   ReductionOp::add)
-        .statement("out[h, i, d]" + columns, "out[h, i, d]", {"sum[h, i, d]", "total[h, i]"},
+    nest.statement(terms, "sum" + result, {"p" + head + ", j]", value}, read(0) * wide(1), ReductionOp::add)
+        .statement("out" + result + columns, "out" + result, {"sum" + result, "total" + head + "]"},
                    ScalarExpr::cast(ElementType::bf16, read(0) / read(1)));
   }
   Nest built = nest.build();
@@ -94,6 +98,13 @@ void expect_one_kernel(const Spelling& how) {
 TEST(Rewritten, AttentionIsOneKernelOnTensorCores) { expect_one_kernel({}); }
 TEST(Rewritten, OperandsInF32AreRounded) { expect_one_kernel({.scaled = true}); }
 TEST(Rewritten, HeadsInRowsAreCopied) { expect_one_kernel({.rows = true}); }
+TEST(Rewritten, HeadsInColumnsOfResultsAreADim) { expect_one_kernel({.rows = true, .columns = true}); }
+TEST(Rewritten, HeadsInColumnsOfResultsAreComputedAsTheyAreDefined) {
+  SpaceGuesses guesses(attention({.rows = true, .columns = true}), kSizes);
+  ASSERT_TRUE(guesses.has_rule(0, "split_dims"));
+  const CompiledNvptx compiled = compile_nvptx(guesses.program(0), {});
+  EXPECT_EQ(testing::run_emulated(compiled, guesses.meaning(), {{"H", 3}, {"N", 70}}, {.tolerance = 0.016}, {1}), "");
+}
 TEST(Rewritten, WeightsByALogarithmAreThoseOfTheRow) { expect_one_kernel({.logarithm = true}); }
 
 }  // namespace

@@ -1,5 +1,6 @@
 // Rule bf16x3: which sums it takes, what it makes of them, how exact that is, and that infinities and NaN stay where they are.
 #include "poly/algebra/all_rules.h"
+#include "support/nests/chained_products.h"
 #include "support/nests/nest_interpreter.h"
 #include "support/nests/operand_nests.h"
 #include "support/nests/rewritten_values.h"
@@ -62,6 +63,29 @@ TEST(Bf16x3, OtherSumsStayAsTheyAre) {
     sum.domain = sum.domain.intersect(parse_set("[M, N, K] -> { sum[i, j, k] : j < 64 }", "test"));
   });
   EXPECT_EQ(matches(few), 0U) << "elements of x are multiplied 64 times each";
+}
+
+TEST(Bf16x3, LongSumsAreOperandsInPartsBesideBf16) {
+  const Nest before = long_chain(), nest = in_parts(before);
+  EXPECT_EQ(matches(before), 1U);
+  validate(nest);
+  EXPECT_THAT(statement_names(nest), ElementsAre("t_init", "t", "t_high", "t_low", "y_high", "y_low", "init", "sum", "out"));
+  EXPECT_EQ(differences(before, nest, {{"N", 2}, {"I", 3}, {"J", 3}, {"K", 2}}, 400), 0);
+  EXPECT_EQ(matches(long_chain(ElementType::bf16, false, "512")), 0U) << "short sums stay in registers";
+  Nest named = with_statement(before, "sum",
+                              [](Statement& sum) { sum.reads[0] = {"named", sum.reads[0].relation.set_range_tuple("named")}; });
+  Tensor copy = named.tensor("t");
+  copy.name = "named";
+  named.tensors.push_back(copy);
+  isl::map to_sum;
+  Statement store = element_statement(named, named.statement("t"), "named", to_sum);
+  store.reads = {{"t", store.write.relation.set_range_tuple("t")}};
+  store.value = read(0);
+  store.write.relation = store.write.relation.set_range_tuple("named");
+  store.write.tensor = "named";
+  insert_statement(named, group_end(named, "t"), store);
+  validate(named);
+  EXPECT_EQ(matches(named), 0U) << "what has a name may be rounded to 16 bits";
 }
 
 /// Rows of one special value, or of one among ordinary ones.

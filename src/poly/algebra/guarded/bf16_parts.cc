@@ -153,6 +153,15 @@ bool is_sum_of_products(const Nest& nest, const std::string& tensor) {
          });
 }
 
+bool is_long_sum_of_products(const Nest& nest, const std::string& tensor) {
+  const std::vector<const Statement*> writers = writers_of(nest, tensor);
+  return nest.tensor(tensor).role == TensorRole::temporary &&
+         std::any_of(writers.begin(), writers.end(), [&](const Statement* writer) {
+           return writer->reduction == ReductionOp::add && writer->value.op() == ScalarOp::mul &&
+                  default_points(nest, *writer, reduced_dims(*writer)) > kRowTerms;
+         });
+}
+
 bool may_have_parts(const Nest& nest, const Statement& sum, OrdinalPair operands, bool sums, std::string& why) {
   if (!can_be_guarded(nest, sum, why)) return false;
   why = "it has no rows and columns, with terms that both operands follow";

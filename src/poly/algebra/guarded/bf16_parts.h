@@ -18,6 +18,10 @@ using OrdinalPair = std::pair<std::size_t, std::size_t>;
 /// Is the tensor computed, elementwise at last, from a sum of few products? Its parts belong where it is.
 bool comes_from_products(const Nest& nest, const std::string& tensor);
 
+/// Does the temporary hold long sums of products, as they are added up? Nothing says that such may be rounded. Short ones may stay in registers of
+/// a kernel, which multiplies halves of them.
+bool is_long_sum_of_products(const Nest& nest, const std::string& tensor);
+
 /// Is the sum of products of these reads one of matrices whose operands may have parts: rows and columns with terms not below 0,
 /// over elements that are complete before the sum starts and are multiplied often? Those that come from products, or with `sums` are such
 /// themselves, need not be: their parts stay with them. Of several dims of terms the innermost is not short. It can be guarded (sum_edit.h). Sets `why` where it is not.

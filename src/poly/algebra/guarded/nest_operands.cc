@@ -90,19 +90,25 @@ std::vector<SharedNesting> nested_operands(const Nest& nest, const Statement& su
   return nestings;
 }
 
+/// The operand beside `outside`: the inner sums themselves beside bf16 (rule bf16x3 makes their parts), else what is made of them.
+std::string operand_of(SumEdit& edit, const DimsView& kept, const std::string& total, const ScalarExpr& outside) {
+  if (strip_exact_casts(outside).type() == ElementType::bf16) return total;
+  const std::string operand = fresh_name(edit.nest(), edit.sum().write.tensor + "_operand");
+  edit.nest().tensors.push_back(kept.tensor(edit.nest(), operand));
+  Statement store = kept.over(operand);
+  store.write = {operand, isl::manage(isl_set_identity(store.domain.copy()))};
+  store.value = read_at(store, total, store.write.relation);
+  edit.insert(store);
+  return operand;
+}
+
 Nest nested(const Nest& nest, const Statement& sum, const SharedNesting& shared) {
   Nest joined = nest;
   replace_statement(joined, *with_one_reduced_dim(nest, sum));
   SumEdit edit(joined, joined.statement(sum.name));
   const DimsView kept(sum, shared.kept), results(sum, shared.nesting.outer);
   const std::string total = accumulate_inside(edit.nest(), sum, shared, "_inner", ReductionOp::add, edit.start_name());
-  const std::string operand = fresh_name(edit.nest(), sum.write.tensor + "_operand");
-  edit.nest().tensors.push_back(kept.tensor(edit.nest(), operand));
-  Statement store = kept.over(operand);
-  store.write = {operand, isl::manage(isl_set_identity(store.domain.copy()))};
-  store.value = read_at(store, total, store.write.relation);
-  edit.insert(store);
-
+  const std::string operand = operand_of(edit, kept, total, shared.nesting.outside.front());
   const isl::map whole = edit.add_tensor(edit.elements(), "_product");
   const std::string product_name = tensor_of(whole);
   edit.add_start(edit.elements(), whole);

@@ -198,14 +198,11 @@ class DimsJoiner {
  private:
   /// G a + b.
   isl::pw_aff joined(const isl::pw_aff& a, const isl::pw_aff& b) const {
-    const isl::val factor = isl::manage(isl_val_int_from_si(isl_pw_aff_get_ctx(a.get()), static_cast<long>(joints_.extent)));
-    return isl::manage(isl_pw_aff_coalesce(isl_pw_aff_scale_val(a.copy(), factor.copy()))).add(b);
+    return multiple_of(a, joints_.extent).coalesce().add(b);
   }
 
   void join_shape(Tensor& tensor, std::size_t place) const {
-    const isl::val factor =
-        isl::manage(isl_val_int_from_si(isl_pw_aff_get_ctx(tensor.shape[place].get()), static_cast<long>(joints_.extent)));
-    tensor.shape[place] = isl::manage(isl_pw_aff_scale_val(tensor.shape[place].copy(), factor.copy()));
+    tensor.shape[place] = multiple_of(tensor.shape[place], joints_.extent);
     tensor.shape.erase(tensor.shape.begin() + static_cast<std::ptrdiff_t>(place) + 1);
   }
 
@@ -223,20 +220,7 @@ class DimsJoiner {
     // Quotient and remainder of one dim are that dim.
     isl_map* relation = isl_map_gist_domain(isl_map_coalesce(both.copy()), domain_in(nest_, statement).release());
     access.relation = isl::manage(isl_map_detect_equalities(relation));
-    access.relation = along_the_dim(statement, access, known->second);
-  }
-
-  /// The same relation with the statement's dim for the joined index, where it is that.
-  isl::map along_the_dim(const Statement& statement, const Access& access, std::size_t place) const {
-    std::vector<isl::pw_aff> functions = functions_of(access.relation);
-    const isl::set domain = domain_in(nest_, statement);
-    for (int dim = 0; dim < static_cast<int>(statement.dims.size()); ++dim) {
-      const isl::pw_aff function = dim_function(statement.domain, dim);
-      const isl::map found = isl::manage(isl_map_from_pw_aff(functions[place].copy())).intersect_domain(domain),
-                     plain = isl::manage(isl_map_from_pw_aff(function.copy())).intersect_domain(domain);
-      if (found.is_equal(plain)) functions[place] = function;
-    }
-    return relation_of(statement.domain, access.tensor, functions);
+    access.relation = along_dims(nest_, statement, access);
   }
 
   /// Inputs of 16 bits that products multiply along both dims, side by side, by statements of their own.

@@ -44,27 +44,17 @@ bool have_all_values(const Nest& nest, const Statement& statement, int outer, in
   return known_value(nest, extent_of(nest, statement.domain, inner)) == extent && domain_in(nest, statement).is_equal(box);
 }
 
-Statement with_joined_dims(const Nest& nest, const Statement& statement, const JoinedDims& joint) {
-  std::vector<isl::pw_aff> functions;  // of the statement's instance: the instance of the new one
-  for (int dim = 0; dim < static_cast<int>(statement.dims.size()); ++dim) {
-    isl::pw_aff function = dim_function(statement.domain, dim);
-    if (dim == joint.outer) continue;
-    if (dim == joint.inner) {
-      const isl::val factor =
-          isl::manage(isl_val_int_from_si(isl_pw_aff_get_ctx(function.get()), static_cast<long>(joint.extent)));
-      function =
-          function.add(isl::manage(isl_pw_aff_scale_val(dim_function(statement.domain, joint.outer).release(), factor.copy())));
-    }
-    functions.push_back(std::move(function));
-  }
+namespace {
+
+/// The statement over other points, which are one to one with its own: `from` leads from its instances to them.
+Statement with_instances(const Nest& nest, const Statement& statement, const std::vector<std::string>& dims, const isl::map& from,
+                         const isl::set& points) {
   Statement result;
   result.name = statement.name;
   result.group = statement.group;
   result.reduction = statement.reduction;
-  result.dims = statement.dims;
-  result.dims.erase(result.dims.begin() + joint.outer);
-  const isl::map from = relation_of(statement.domain, statement.name, functions).intersect_domain(domain_in(nest, statement));
-  isl_set* domain = isl_set_gist_params(from.range().coalesce().release(), full_context(nest).release());
+  result.dims = dims;
+  isl_set* domain = isl_set_gist_params(points.coalesce().release(), full_context(nest).release());
   for (std::size_t k = 0; k < result.dims.size(); ++k)
     domain = isl_set_set_dim_name(domain, isl_dim_set, static_cast<unsigned>(k), result.dims[k].c_str());
   result.domain = isl::manage(domain);
@@ -74,6 +64,73 @@ Statement with_joined_dims(const Nest& nest, const Statement& statement, const J
   result.value = import_value(result, statement, back, statement.value);
   for (Access& read : result.reads) read.relation = without_sizes(read.relation);
   return result;
+}
+
+}  // namespace
+
+isl::pw_aff quotient_of(const isl::pw_aff& function, std::int64_t divisor) {
+  const isl::val factor = isl::manage(isl_val_int_from_si(isl_pw_aff_get_ctx(function.get()), static_cast<long>(divisor)));
+  return isl::manage(isl_pw_aff_floor(isl_pw_aff_scale_down_val(function.copy(), factor.copy())));
+}
+
+isl::pw_aff multiple_of(const isl::pw_aff& function, std::int64_t factor) {
+  const isl::val value = isl::manage(isl_val_int_from_si(isl_pw_aff_get_ctx(function.get()), static_cast<long>(factor)));
+  return isl::manage(isl_pw_aff_scale_val(function.copy(), value.copy()));
+}
+
+isl::map along_dims(const Nest& nest, const Statement& statement, const Access& access) {
+  std::vector<isl::pw_aff> functions = functions_of(access.relation);
+  const isl::set domain = domain_in(nest, statement);
+  for (isl::pw_aff& function : functions) {
+    const isl::map found = isl::manage(isl_map_from_pw_aff(function.copy())).intersect_domain(domain);
+    for (int dim = 0; dim < static_cast<int>(statement.dims.size()); ++dim) {
+      const isl::pw_aff plain = dim_function(statement.domain, dim);
+      if (found.is_equal(isl::manage(isl_map_from_pw_aff(plain.copy())).intersect_domain(domain))) function = plain;
+    }
+  }
+  return relation_of(statement.domain, access.tensor, functions);
+}
+
+Statement with_joined_dims(const Nest& nest, const Statement& statement, const JoinedDims& joint) {
+  std::vector<isl::pw_aff> functions;  // of the statement's instance: the instance of the new one
+  for (int dim = 0; dim < static_cast<int>(statement.dims.size()); ++dim) {
+    isl::pw_aff function = dim_function(statement.domain, dim);
+    if (dim == joint.outer) continue;
+    if (dim == joint.inner) {
+      function = function.add(multiple_of(dim_function(statement.domain, joint.outer), joint.extent));
+    }
+    functions.push_back(std::move(function));
+  }
+  std::vector<std::string> names = statement.dims;
+  names.erase(names.begin() + joint.outer);
+  const isl::map from = relation_of(statement.domain, statement.name, functions).intersect_domain(domain_in(nest, statement));
+  return with_instances(nest, statement, names, from, from.range());
+}
+
+std::optional<Statement> with_split_dim(const Nest& nest, const Statement& statement, const SplitDim& split) {
+  const isl::pw_aff whole = dim_function(statement.domain, split.dim), outer = quotient_of(whole, split.extent);
+  std::vector<isl::pw_aff> functions;
+  std::vector<std::string> names;
+  for (int dim = 0; dim < static_cast<int>(statement.dims.size()); ++dim) {
+    const std::string& name = statement.dims[static_cast<std::size_t>(dim)];
+    if (dim == split.dim) {
+      functions.push_back(outer);
+      names.push_back(fresh_dim(statement.dims, name + "_part"));
+    }
+    functions.push_back(dim == split.dim ? whole.sub(multiple_of(outer, split.extent)) : dim_function(statement.domain, dim));
+    names.push_back(name);
+  }
+  const isl::map from = relation_of(statement.domain, statement.name, functions).intersect_domain(domain_in(nest, statement));
+  Statement points = statement;
+  points.dims = names;
+  points.domain = from.range();
+  const isl::pw_aff extent = extent_of(nest, statement.domain, split.dim), none = extent.sub(extent),
+                    inner = none.add_constant(static_cast<long>(split.extent));
+  const isl::set box =
+      below(below(with_any_values(nest, points, split.dim, split.dim + 1), split.dim, quotient_of(extent, split.extent)),
+            split.dim + 1, inner);
+  if (!points.domain.is_equal(box)) return std::nullopt;
+  return with_instances(nest, statement, names, from, box);
 }
 
 }  // namespace nestor

@@ -4,6 +4,7 @@
 #include "poly/nest/nest.h"
 
 #include <cstdint>
+#include <optional>
 #include <set>
 #include <vector>
 
@@ -33,5 +34,23 @@ struct JoinedDims {
 /// The statement with one dim s for both, in the place of the inner one; what follows them follows floor(s / extent) and s mod extent. They have
 /// all their values.
 Statement with_joined_dims(const Nest& nest, const Statement& statement, const JoinedDims& joint);
+
+/// floor(function / divisor).
+isl::pw_aff quotient_of(const isl::pw_aff& function, std::int64_t divisor);
+/// factor * function.
+isl::pw_aff multiple_of(const isl::pw_aff& function, std::int64_t factor);
+
+/// The access's relation with a dim of the statement for each index that is one at all its points.
+isl::map along_dims(const Nest& nest, const Statement& statement, const Access& access);
+
+/// A dim of a statement that becomes two: extent * outer + inner.
+struct SplitDim {
+  int dim = 0;
+  std::int64_t extent = 1;  ///< of the inner one
+};
+
+/// The statement with dims h and e for a dim c, in its place: what follows c follows extent * h + e. nullopt: whole parts are not all its values,
+/// whatever its other dims are.
+std::optional<Statement> with_split_dim(const Nest& nest, const Statement& statement, const SplitDim& split);
 
 }  // namespace nestor

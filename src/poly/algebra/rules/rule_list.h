@@ -52,6 +52,7 @@ const Rule& expand_squares_rule();
 const Rule& bf16x6_rule();
 const Rule& bf16x3_rule();
 const Rule& join_dims_rule();
+const Rule& split_dims_rule();
 const Rule& forward_pieces_rule();
 const Rule& repeat_elements_rule();
 const Rule& factor_exponential_rule();
