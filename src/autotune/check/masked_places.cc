@@ -2,6 +2,7 @@
 #include "autotune/check/masked_places.h"
 
 #include "poly/algebra/all_rules.h"
+#include "poly/algebra/values/nest_edit.h"
 #include "poly/isl/isl_tools.h"
 #include "poly/nest/nest_sets.h"
 
@@ -54,8 +55,29 @@ bool is_computed(const ScalarExpr& factor, const Statement& statement, const Nes
   return core.op() != ScalarOp::read || nest.tensor(statement.reads.at(core.ordinal()).tensor).role == TensorRole::temporary;
 }
 
-/// Tensors that sums multiply with what a kernel computes, and may fill with zeros.
-std::set<std::string> factors_beside_computed(const Nest& nest) {
+/// Does the factor read beyond the ends of its tensor somewhere in the box around the statement's domain, where a kernel has zeros (rows around
+/// an image)?
+bool ends_within(const ScalarExpr& factor, const Statement& statement, const Nest& nest) {
+  const isl::set domain = domain_in(nest, statement);
+  const auto count = static_cast<unsigned>(statement.dims.size());
+  isl::set box = isl::manage(isl_set_universe(isl_set_get_space(domain.get())));
+  for (unsigned k = 0; k < count; ++k) {
+    isl_set* along = isl_set_eliminate(domain.copy(), isl_dim_set, 0, k);
+    along = isl_set_eliminate(along, isl_dim_set, k + 1, count - k - 1);
+    box = box.intersect(isl::manage(along));
+  }
+  bool ends = false;
+  factor.visit([&](const ScalarExpr& part) {
+    if (part.op() != ScalarOp::read) return;
+    const Access& read = statement.reads.at(part.ordinal());
+    const isl::set met = box.apply(read.relation).intersect_params(nest.context);
+    ends = ends || !met.is_subset(tensor_box(nest.tensor(read.tensor)));
+  });
+  return ends;
+}
+
+/// Tensors that sums multiply with what a kernel may have zeros of: what it computes, and what ends within its tiles.
+std::set<std::string> factors_beside_zeros(const Nest& nest) {
   std::set<std::string> tensors;
   for (const Statement& statement : nest.statements) {
     if (statement.reduction != ReductionOp::add) continue;
@@ -65,7 +87,8 @@ std::set<std::string> factors_beside_computed(const Nest& nest) {
     statement.value.visit([&](const ScalarExpr& product) {
       if (product.op() != ScalarOp::mul) return;
       for (std::size_t k = 0; k < 2; ++k) {
-        if (is_computed(product.args()[1 - k], statement, nest)) product.args()[k].visit(add_reads);
+        const ScalarExpr& other = product.args()[1 - k];
+        if (is_computed(other, statement, nest) || ends_within(other, statement, nest)) product.args()[k].visit(add_reads);
       }
     });
   }
@@ -271,7 +294,7 @@ ElementLists masked_places(const Schedule& schedule, const std::vector<std::stri
 }
 
 MaskedFactors::MaskedFactors(const Nest& definition) : schedule_(with_asking_rules(definition)) {
-  std::set<std::string> tensors = factors_beside_computed(definition);
+  std::set<std::string> tensors = factors_beside_zeros(definition);
   tensors.merge(asking_rules(schedule_).tensors);
   tensors_.assign(tensors.begin(), tensors.end());
 }

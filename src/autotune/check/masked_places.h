@@ -23,8 +23,8 @@ using ElementLists = std::map<std::string, std::vector<std::int64_t>>;
 /// where the box goes on to the ends of what it reads and writes. For temporaries, what such elements are computed from.
 ElementLists masked_places(const Schedule& schedule, const std::vector<std::string>& tensors, const Sizes& sizes);
 
-/// What any kernel of a definition may need finite values of: factors of sums beside computed ones, in which a kernel can put zeros for
-/// points that are left out, and those that rules no longer multiply by 0.
+/// What any kernel of a definition may need finite values of: factors of sums beside computed ones, in which a kernel can put zeros for points
+/// that are left out, and beside those that end within a tile (rows around an image); and those that rules no longer multiply by 0.
 class MaskedFactors {
  public:
   explicit MaskedFactors(const Nest& definition);

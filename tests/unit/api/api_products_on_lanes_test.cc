@@ -44,23 +44,33 @@ TEST(ProductsOnLanes, AreNoneWhereTheyDoNotMatter) {
 }
 
 /// out = tanh(a) tanh(b): neither operand is in memory in 16 bits.
-TEST(ProductsOnLanes, ComputedOperandsAreTheReason) {
+Nest product_of_computed(ElementType second) {
   using namespace samples;
-  const ScalarExpr curved = ScalarExpr::make(ScalarOp::tanh, {ScalarExpr::cast(ElementType::f32, read(0, ElementType::f16))});
-  const Nest nest = NestBuilder("curved", {{"M", 1024}, {"N", 1024}, {"K", 1024}})
-                        .tensor("a", TensorRole::input, {"M", "K"}, ElementType::f16)
-                        .tensor("b", TensorRole::input, {"K", "N"}, ElementType::f16)
-                        .tensor("left", TensorRole::temporary, {"M", "K"})
-                        .tensor("right", TensorRole::temporary, {"K", "N"})
-                        .tensor("out", TensorRole::output, {"M", "N"})
-                        .statement("left[i, k] : 0 <= i < M and 0 <= k < K", "left[i, k]", {"a[i, k]"}, curved)
-                        .statement("right[k, j] : 0 <= k < K and 0 <= j < N", "right[k, j]", {"b[k, j]"}, curved)
-                        .statement("out_init[i, j] : 0 <= i < M and 0 <= j < N", "out[i, j]", {}, number(0))
-                        .statement("out[i, j, k] : 0 <= i < M and 0 <= j < N and 0 <= k < K", "out[i, j]",
-                                   {"left[i, k]", "right[k, j]"}, read(0) * read(1), ReductionOp::add)
-                        .build();
-  EXPECT_THAT(products_on_lanes(nest, complete_sizes(nest, {}), {kOnLanes, h200()}),
+  const auto curved = [](ElementType type) {
+    return ScalarExpr::make(ScalarOp::tanh, {ScalarExpr::cast(ElementType::f32, read(0, type))});
+  };
+  return NestBuilder("curved", {{"M", 1024}, {"N", 1024}, {"K", 1024}})
+      .tensor("a", TensorRole::input, {"M", "K"}, ElementType::f16)
+      .tensor("b", TensorRole::input, {"K", "N"}, second)
+      .tensor("left", TensorRole::temporary, {"M", "K"})
+      .tensor("right", TensorRole::temporary, {"K", "N"})
+      .tensor("out", TensorRole::output, {"M", "N"})
+      .statement("left[i, k] : 0 <= i < M and 0 <= k < K", "left[i, k]", {"a[i, k]"}, curved(ElementType::f16))
+      .statement("right[k, j] : 0 <= k < K and 0 <= j < N", "right[k, j]", {"b[k, j]"}, curved(second))
+      .statement("out_init[i, j] : 0 <= i < M and 0 <= j < N", "out[i, j]", {}, number(0))
+      .statement("out[i, j, k] : 0 <= i < M and 0 <= j < N and 0 <= k < K", "out[i, j]", {"left[i, k]", "right[k, j]"},
+                 read(0) * read(1), ReductionOp::add)
+      .build();
+}
+
+TEST(ProductsOnLanes, ComputedOperandsOfNoOneTypeAreTheReason) {
+  const auto reason = [](ElementType second) {
+    const Nest nest = product_of_computed(second);
+    return products_on_lanes(nest, complete_sizes(nest, {}), {kOnLanes, h200()});
+  };
+  EXPECT_THAT(reason(ElementType::bf16),
               HasSubstr("both of its operands, left and right, are computed: store them in 16 bits by kernels of their own"));
+  EXPECT_THAT(reason(ElementType::f16), HasSubstr("`nestor tune` may find a schedule for tensor cores"));
 }
 
 }  // namespace

@@ -87,6 +87,27 @@ TEST(MaskedPlaces, GoOnToTheEndsOfTensorsAndToWhatTemporariesComeFrom) {
 }
 
 /// The rule no longer multiplies what the definition does: its certificate names the factor, although no program meets such a point.
+/// o[i] = sum of three neighbours x[i + p - 1] w[p], of those that there are; x has `more` elements beyond i.
+Nest neighbours(const std::string& where, const std::string& more) {
+  return NestBuilder("neighbours", {{"N", 5}})
+      .tensor("x", TensorRole::input, {"N + " + more})
+      .tensor("w", TensorRole::input, {"3"})
+      .tensor("o", TensorRole::output, {"N"})
+      .statement("start[i] : 0 <= i < N", "o[i]", {}, number(0))
+      .statement("sum[i, p] : 0 <= i < N and 0 <= p < 3" + where, "o[i]", {"x[i + p - 1]", "w[p]"}, read(0) * read(1),
+                 ReductionOp::add)
+      .build();
+}
+
+TEST(MaskedPlaces, AreThoseBesideRowsThatEndWithinATile) {
+  const Nest ends = neighbours(" and 1 <= i + p <= N", "0");
+  EXPECT_THAT(MaskedFactors(ends).at({{"N", 5}}).at("w"), ElementsAre(0, 2)) << "the middle one never leaves the row";
+  EXPECT_THAT(MaskedFactors(ends).at({{"N", 5}}).count("x"), 0U) << "taps do not end";
+  EXPECT_THAT(MaskedFactors(neighbours(" and 1 <= i + p", "1")).at({{"N", 5}}).at("w"), ElementsAre(0));
+  const Nest triangle = neighbours(" and 1 <= i + p and p <= i", "2");
+  EXPECT_THAT(MaskedFactors(triangle).at({{"N", 5}}).count("x"), 0U);
+}
+
 TEST(MaskedPlaces, RulesNameTheFactorsThatTheyLeaveOut) {
   const Schedule defined(masked_sum(""));
   EXPECT_THAT(finite_of(defined), IsEmpty());

@@ -111,15 +111,17 @@ std::vector<std::string> matching_rules(BaseSchedules& schedules) {
   for (const Step& step : usual) matching.insert(step.args.at(0).get<std::string>());
   // What has a tensor of its own in the definition, as the terms of a sum, may have none in a simpler one.
   std::vector<const Nest*> forms{&schedules.nest()};
-  if (matching.contains("simplify")) forms.push_back(&schedules.after_rules(rule_steps(schedules, {"simplify"})).nest());
+  if (matching.contains("simplify")) {
+    const Nest& simpler = schedules.after_rules(rule_steps(schedules, {"simplify"})).nest();
+    if (simpler.tensors.size() < forms.front()->tensors.size()) forms.push_back(&simpler);
+  }
   const auto matches = [&](const Rule& rule) {
     return std::any_of(forms.begin(), forms.end(), [&](const Nest* form) { return !rule.find(*form).empty(); });
   };
   for (const Rule& rule : rules()) {
     // Disabled ones, and those that another rule has made needless: without it they are what is left. What weights of a softmax are is known
     // after the usual rules.
-    if (!matching.contains(rule.name) && rule.name != kMixedPartsRule && matches(rule))
-      matching.insert(rule.name);
+    if (!matching.contains(rule.name) && rule.name != kMixedPartsRule && matches(rule)) matching.insert(rule.name);
   }
   const Nest& usual_nest = schedules.after_rules(usual).nest();
   // Inner sums become operands of f32.
