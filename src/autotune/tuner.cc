@@ -330,7 +330,8 @@ class Tuning {
 
   void settle(const Pending& pending, TrialOutcome outcome) {
     confirm(pending, outcome);
-    const auto steps = trial_steps_json(problem_, pending.job.steps, named_values(*space_, pending.point));
+    const NamedValues values = named_values(*space_, pending.point);
+    const auto steps = trial_steps_json(problem_, pending.job.steps, values);
     outcome.report = with_origin(outcome.report, pending.origin);
     TrialRecord record = to_record(outcome, steps.dump(), measurer_->toolchain());
     record.id = database_.add_trial(devices_.at(outcome.device), result_.problem, nest_text_, record);
@@ -340,14 +341,13 @@ class Tuning {
     searcher_->report(pending.point, ms);
     const bool doubted = doubt_.holds();
     if (!pending.slow && pending.key != baseline_key_) doubt_.note(record.status == TrialStatus::wrong, ms.has_value());
-    const auto form = OperandRounding::form_of(named_values(*space_, pending.point));
-    rounding_.note(form, record.status == TrialStatus::wrong, ms.has_value());
+    rounding_.note(OperandRounding::form_of(values), record.status == TrialStatus::wrong, ms.has_value());
     if (doubt_.holds() && !doubted) proposals_->try_guesses_backwards();
     note_refusal(record.status, ms.has_value());
     ++result_.trials;
     ++result_.counts[record.status];
     if (record.status == TrialStatus::wrong) {
-      if (OperandRounding::explains(named_values(*space_, pending.point), record.max_error, outcome.lost_infinity))
+      if (OperandRounding::explains(values, record.max_error, outcome.lost_infinity))
         ++result_.imprecise;
       else if (result_.wrong_trial == 0)
         result_.wrong_trial = record.id;

@@ -2,6 +2,7 @@
 #include "autotune/check/masked_places.h"
 
 #include "poly/algebra/all_rules.h"
+#include "poly/algebra/operands/whole_dims.h"
 #include "poly/algebra/values/nest_edit.h"
 #include "poly/isl/isl_tools.h"
 #include "poly/nest/nest_sets.h"
@@ -13,6 +14,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <numeric>
 #include <set>
 
 namespace nestor {
@@ -59,12 +61,13 @@ bool is_computed(const ScalarExpr& factor, const Statement& statement, const Nes
 /// an image)?
 bool ends_within(const ScalarExpr& factor, const Statement& statement, const Nest& nest) {
   const isl::set domain = domain_in(nest, statement);
-  const auto count = static_cast<unsigned>(statement.dims.size());
+  std::vector<int> dims(statement.dims.size());
+  std::iota(dims.begin(), dims.end(), 0);
   isl::set box = isl::manage(isl_set_universe(isl_set_get_space(domain.get())));
-  for (unsigned k = 0; k < count; ++k) {
-    isl_set* along = isl_set_eliminate(domain.copy(), isl_dim_set, 0, k);
-    along = isl_set_eliminate(along, isl_dim_set, k + 1, count - k - 1);
-    box = box.intersect(isl::manage(along));
+  for (const int dim : dims) {
+    std::vector<int> others = dims;
+    std::erase(others, dim);
+    box = box.intersect(without_dims(domain, others));
   }
   bool ends = false;
   factor.visit([&](const ScalarExpr& part) {

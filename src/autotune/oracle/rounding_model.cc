@@ -95,10 +95,7 @@ class ProductFinder {
 
 RoundingModel rounding_model(const Nest& nest) {
   RoundingModel model = ProductFinder(nest).find();
-  // A sum may have its terms in a tensor of their own, which is none in a simpler nest.
-  std::vector<Nest> forms{nest};
-  if (!rule("simplify").find(nest).empty()) forms.push_back(rule("simplify").apply(nest, {}).nest);
-  if (forms.back().tensors.size() == nest.tensors.size()) forms.resize(1);
+  const std::vector<Nest> forms = forms_with_fewer_tensors(nest);
   const auto mark = [&](const char* name, bool RoundingModel::Product::* freedom) {
     for (const Nest& form : forms) {
       for (const RuleMatch& match : rule(name).find(form)) {

@@ -2,6 +2,7 @@
 #include "autotune/space/pair_sums.h"
 
 #include "autotune/space/structure/axes.h"
+#include "codegen/gpu/target/gpu_target.h"
 #include "poly/algebra/values/nest_edit.h"
 
 #include <algorithm>
@@ -85,8 +86,7 @@ int axis_of_shared_terms(const Nest& nest, const NestStructure& structure, const
 }
 
 NamedValues values_of_shared_terms(const NestStructure& structure, const FusionGroup& group, int axis) {
-  constexpr std::int64_t kSumsOfThread = 32, kWarp = 32;
-  return values_along(structure, group, axis, kSumsOfThread, kWarp);
+  return values_along(structure, group, axis, kSumsOfThread, nvptx::kWarpThreads);
 }
 
 }  // namespace nestor

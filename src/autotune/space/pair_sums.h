@@ -18,6 +18,9 @@ NamedValues values_of_pairs(const NestStructure& structure, const FusionGroup& g
 /// results, as a key does that is counted in one of many bins. -1: it is no such sum.
 int axis_of_shared_terms(const Nest& nest, const NestStructure& structure, const FusionGroup& group);
 
+/// Sums of a thread along such an axis, which its registers hold.
+inline constexpr std::int64_t kSumsOfThread = 32;
+
 /// Values for such a group: blocks of one warp, each thread of which has as many sums as it has registers for.
 NamedValues values_of_shared_terms(const NestStructure& structure, const FusionGroup& group, int axis);
 

@@ -74,6 +74,14 @@ const Rule& rule(const std::string& name) {
   user_error("\"{}\" is no algebra rule; the rules are {}", name, fmt::join(names, ", "));
 }
 
+std::vector<Nest> forms_with_fewer_tensors(const Nest& nest) {
+  std::vector<Nest> forms{nest};
+  if (simplify_rule().find(nest).empty()) return forms;
+  Nest simpler = simplify_rule().apply(nest, {}).nest;
+  if (simpler.tensors.size() < nest.tensors.size()) forms.push_back(std::move(simpler));
+  return forms;
+}
+
 std::vector<RuleMatch> find_matches(const Nest& nest) {
   std::vector<RuleMatch> all;
   with_isl_budget("finding algebra rules for " + nest.op, [&] {

@@ -14,4 +14,8 @@ const std::vector<Rule>& rules();
 const Rule& rule(const std::string& name);
 std::vector<RuleMatch> find_matches(const Nest& nest);
 
+/// The nest, and the simpler one where rule simplify leaves temporaries out: what has a tensor of its own in a definition, as the terms of a sum,
+/// has none there.
+std::vector<Nest> forms_with_fewer_tensors(const Nest& nest);
+
 }  // namespace nestor

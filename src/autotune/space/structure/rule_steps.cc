@@ -109,14 +109,9 @@ std::vector<std::string> matching_rules(BaseSchedules& schedules) {
   std::set<std::string> matching;
   const std::vector<Step> usual = rule_steps(schedules, all);
   for (const Step& step : usual) matching.insert(step.args.at(0).get<std::string>());
-  // What has a tensor of its own in the definition, as the terms of a sum, may have none in a simpler one.
-  std::vector<const Nest*> forms{&schedules.nest()};
-  if (matching.contains("simplify")) {
-    const Nest& simpler = schedules.after_rules(rule_steps(schedules, {"simplify"})).nest();
-    if (simpler.tensors.size() < forms.front()->tensors.size()) forms.push_back(&simpler);
-  }
+  const std::vector<Nest> forms = forms_with_fewer_tensors(schedules.nest());
   const auto matches = [&](const Rule& rule) {
-    return std::any_of(forms.begin(), forms.end(), [&](const Nest* form) { return !rule.find(*form).empty(); });
+    return std::any_of(forms.begin(), forms.end(), [&](const Nest& form) { return !rule.find(form).empty(); });
   };
   for (const Rule& rule : rules()) {
     // Disabled ones, and those that another rule has made needless: without it they are what is left. What weights of a softmax are is known

@@ -244,14 +244,14 @@ TilesAndTerms tiles_and_terms(const LoopGroup& loop_group, int axis, std::int64_
 
 /// Sums whose terms serve many results, where these are the heaviest work: parts of the sums keep all units busy.
 void add_shared_terms(const GpuPointSource& source, const RuleChoice& choice, std::vector<NamedValues>& points) {
-  constexpr std::int64_t kSums = 32, kFewestResults = 8, kTermsOfThread = 32;
+  constexpr std::int64_t kFewestResults = 8, kTermsOfThread = 32;
   const RuleVariant& whole = source.variants.at(choice);
   const Nest& nest = source.variants.nest(whole);
   const FusionGroup& group = source.variants.heaviest(whole, Fusion::none);
   const int axis = axis_of_shared_terms(nest, whole.structure, group);
   if (axis < 0 || multiplies(nest) || whole.structure.axes[static_cast<std::size_t>(axis)].extent < kFewestResults) return;
   const LoopGroup& heavy = whole.structure.loop_groups[static_cast<std::size_t>(group.heaviest)];
-  const auto [tiles, terms] = tiles_and_terms(heavy, axis, kSums);
+  const auto [tiles, terms] = tiles_and_terms(heavy, axis, kSumsOfThread);
   const std::string name = whole.structure.axes[static_cast<std::size_t>(axis)].name;
   for (const int split : source.split_axes) {
     const int position = heavy.position_of(split);
