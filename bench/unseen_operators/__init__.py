@@ -6,8 +6,8 @@ import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent.parent / "python"))
 
-from . import (adapted, approached, attending, attention, chained, channels_first, contracted, criteria, distances, encountered,  # noqa: E402
-               factored, filtered, further, gathered, graphs, grids, heads, images, inspected, judged, layered, layers, measured, mixed, modelled,
+from . import (adapted, approached, attending, attention, chained, channels_first, collected, contracted, criteria, distances, encountered,  # noqa: E402
+               factored, filtered, further, gathered, gleaned, graphs, grids, heads, images, inspected, judged, layered, layers, measured, mixed, modelled,
                numeric, objectives, observed, physical, products, queried, received, recent, reduced, rows, scanned, scenes, scored, sequential,
                simulated, solved, spaces, stepped, surveyed, tied, trained, training, updates, viewed, weighted, wider)
 from .problem import Operator  # noqa: E402
@@ -17,7 +17,8 @@ OPERATORS = {operator.name: operator
                             distances, factored, scenes, physical, training, graphs, numeric, recent, sequential, trained,
                             gathered, channels_first, attending, objectives, filtered, heads, criteria, grids,
                             adapted, updates, spaces, stepped, queried, layered, surveyed, judged,
-                            tied, scanned, viewed, solved, modelled, simulated, encountered, inspected, approached, observed, received, measured)
+                            tied, scanned, viewed, solved, modelled, simulated, encountered, inspected, approached, observed, received, measured,
+                            collected, gleaned)
              for operator in module.OPERATORS}
 
 __all__ = ["OPERATORS", "Operator"]

@@ -98,18 +98,36 @@ std::set<std::string> factors_beside_zeros(const Nest& nest) {
   return tensors;
 }
 
-/// With every rule that asks for finite values.
-Schedule with_asking_rules(const Nest& definition) {
-  Schedule schedule(definition);
+Schedule with_match(const Schedule& schedule, const RuleMatch& match) {
+  Step step{"apply_rule", {match.rule}};
+  step.args.insert(step.args.end(), match.target.begin(), match.target.end());
+  return schedule.apply(step);
+}
+
+/// With every rule that asks for finite values and matches the schedule's nest.
+Schedule with_asking_rules(Schedule schedule) {
+  const Nest start = schedule.nest();
   for (const Rule& asking : rules()) {
     if (asking.finite == nullptr) continue;
-    for (const RuleMatch& match : asking.find(definition)) {
-      Step step{"apply_rule", {match.rule}};
-      step.args.insert(step.args.end(), match.target.begin(), match.target.end());
-      schedule = schedule.apply(step);
-    }
+    for (const RuleMatch& match : asking.find(start)) schedule = with_match(schedule, match);
   }
   return schedule;
+}
+
+/// The definition, and its form with fewer tensors: what it stores (an image with zeros around it) may be computed where it is read.
+std::vector<Schedule> simpler_forms(const Nest& definition) {
+  std::vector<Schedule> forms{Schedule(definition)};
+  if (forms_with_fewer_tensors(definition).size() > 1) forms.push_back(with_match(forms.front(), {"simplify", {}, {}}));
+  return forms;
+}
+
+void unite(ElementLists& lists, const ElementLists& more) {
+  for (const auto& [name, numbers] : more) {
+    std::vector<std::int64_t>& all = lists[name];
+    std::vector<std::int64_t> both;
+    std::set_union(all.begin(), all.end(), numbers.begin(), numbers.end(), std::back_inserter(both));
+    all = std::move(both);
+  }
 }
 
 /// Elements of the tensors of one nest that must be finite, at fixed sizes.
@@ -286,20 +304,24 @@ ElementLists masked_places(const Schedule& schedule, const std::vector<std::stri
   ElementLists lists;
   for (MaskedElements* elements : {&defined, &final}) {
     elements->add_sources();
-    for (auto& [name, numbers] : elements->inputs()) {
-      std::vector<std::int64_t>& all = lists[name];
-      std::vector<std::int64_t> both;
-      std::set_union(all.begin(), all.end(), numbers.begin(), numbers.end(), std::back_inserter(both));
-      all = std::move(both);
-    }
+    unite(lists, elements->inputs());
   }
   return lists;
 }
 
-MaskedFactors::MaskedFactors(const Nest& definition) : schedule_(with_asking_rules(definition)) {
-  std::set<std::string> tensors = factors_beside_zeros(definition);
-  tensors.merge(asking_rules(schedule_).tensors);
-  tensors_.assign(tensors.begin(), tensors.end());
+MaskedFactors::MaskedFactors(const Nest& definition) {
+  for (const Schedule& form : simpler_forms(definition)) {
+    Schedule asking = with_asking_rules(form);
+    std::set<std::string> tensors = factors_beside_zeros(form.nest());
+    tensors.merge(asking_rules(asking).tensors);
+    forms_.push_back({std::move(asking), {tensors.begin(), tensors.end()}});
+  }
+}
+
+ElementLists MaskedFactors::at(const Sizes& sizes) const {
+  ElementLists lists;
+  for (const Form& form : forms_) unite(lists, masked_places(form.schedule, form.tensors, sizes));
+  return lists;
 }
 
 }  // namespace nestor

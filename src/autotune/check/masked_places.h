@@ -24,15 +24,19 @@ using ElementLists = std::map<std::string, std::vector<std::int64_t>>;
 ElementLists masked_places(const Schedule& schedule, const std::vector<std::string>& tensors, const Sizes& sizes);
 
 /// What any kernel of a definition may need finite values of: factors of sums beside computed ones, in which a kernel can put zeros for points
-/// that are left out, and beside those that end within a tile (rows around an image); and those that rules no longer multiply by 0.
+/// that are left out, and beside those that end within a tile (rows around an image); and those that rules no longer multiply by 0. So, too, of
+/// its form with fewer tensors.
 class MaskedFactors {
  public:
   explicit MaskedFactors(const Nest& definition);
-  ElementLists at(const Sizes& sizes) const { return masked_places(schedule_, tensors_, sizes); }
+  ElementLists at(const Sizes& sizes) const;
 
  private:
-  Schedule schedule_;  ///< with those rules
-  std::vector<std::string> tensors_;
+  struct Form {
+    Schedule schedule;  ///< with those rules
+    std::vector<std::string> tensors;
+  };
+  std::vector<Form> forms_;  ///< of the definition, and of what rule simplify makes of it
 };
 
 }  // namespace nestor

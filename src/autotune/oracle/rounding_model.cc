@@ -91,10 +91,43 @@ class ProductFinder {
   const std::optional<ElementType> input_;
 };
 
+/// Forms of the definition in which its products are seen: where terms have no tensor of their own, and where heads that stand side by side in
+/// one dim are a dim.
+std::vector<Nest> product_forms(const Nest& nest) {
+  std::vector<Nest> forms = forms_with_fewer_tensors(nest);
+  const Rule& split = rule("split_dims");
+  for (std::size_t k = 0, count = forms.size(); k < count; ++k) {
+    for (const RuleMatch& match : split.find(forms[k])) forms.push_back(split.apply(forms[k], match.target).nest);
+  }
+  return forms;
+}
+
+/// A product that a form shows is one of the definition's statement of that name.
+void add_products(const Nest& form, const Nest& nest, RoundingModel& model) {
+  const RoundingModel found = ProductFinder(form).find();
+  if (!model.matrix_type) model.matrix_type = found.matrix_type;
+  for (std::size_t k = 0; k < form.statements.size(); ++k) {
+    const Statement& shown = form.statements[k];
+    for (std::size_t n = 0; n < nest.statements.size() && found.statements[k].narrow; ++n) {
+      const Statement& defined = nest.statements[n];
+      RoundingModel::Product& product = model.statements[n];
+      if (defined.name != shown.name || product.narrow) continue;
+      product = found.statements[k];
+      if (defined.reads.size() != shown.reads.size()) product.narrow_read = -1;
+    }
+  }
+}
+
+RoundingModel products_of(const Nest& nest) {
+  RoundingModel model = ProductFinder(nest).find();
+  for (const Nest& form : product_forms(nest)) add_products(form, nest, model);
+  return model;
+}
+
 }  // namespace
 
 RoundingModel rounding_model(const Nest& nest) {
-  RoundingModel model = ProductFinder(nest).find();
+  RoundingModel model = products_of(nest);
   const std::vector<Nest> forms = forms_with_fewer_tensors(nest);
   const auto mark = [&](const char* name, bool RoundingModel::Product::* freedom) {
     for (const Nest& form : forms) {
@@ -111,7 +144,7 @@ RoundingModel rounding_model(const Nest& nest) {
 }
 
 bool may_round_operands(const Nest& nest) {
-  const RoundingModel model = ProductFinder(nest).find();
+  const RoundingModel model = products_of(nest);
   return std::any_of(model.statements.begin(), model.statements.end(),
                      [](const RoundingModel::Product& product) { return product.narrow.has_value(); });
 }
