@@ -112,8 +112,13 @@ def as_tuple(found):
 
 
 def worst_error(found, exact, _):
-    """Of all outputs, the largest norm of the error over that of the exact result; NaN if one is."""
-    errors = [((one.double() - other.double()).norm() / other.double().norm()).item() for one, other in zip(as_tuple(found), exact)]
+    """Of all outputs, the largest norm of the error over that of the exact result; NaN if one is. Equal infinities, as masks give them,
+    are no error and no part of the result."""
+    errors = []
+    for one, other in zip(as_tuple(found), exact):
+        one, other = one.double(), other.double()
+        differs = ~((one == other) & other.isinf())
+        errors.append(((one - other)[differs].norm() / other[differs].norm()).item() if differs.any() else 0.0)
     return next((error for error in errors if math.isnan(error)), max(errors))
 
 

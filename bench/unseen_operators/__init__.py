@@ -7,7 +7,7 @@ import sys
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent.parent / "python"))
 
 from . import (adapted, approached, attending, attention, chained, channels_first, collected, contracted, criteria, distances, encountered,  # noqa: E402
-               factored, filtered, further, gathered, gleaned, graphs, grids, heads, images, inspected, judged, layered, layers, measured, mixed, modelled,
+               factored, filtered, further, gathered, gleaned, graphs, grids, grown, heads, images, inspected, judged, layered, layers, measured, mixed, modelled,
                numeric, objectives, observed, physical, products, queried, received, recent, reduced, rows, scanned, scenes, scored, sequential,
                simulated, solved, spaces, stepped, surveyed, tied, trained, training, updates, viewed, weighted, wider)
 from .problem import Operator  # noqa: E402
@@ -18,7 +18,7 @@ OPERATORS = {operator.name: operator
                             gathered, channels_first, attending, objectives, filtered, heads, criteria, grids,
                             adapted, updates, spaces, stepped, queried, layered, surveyed, judged,
                             tied, scanned, viewed, solved, modelled, simulated, encountered, inspected, approached, observed, received, measured,
-                            collected, gleaned)
+                            collected, gleaned, grown)
              for operator in module.OPERATORS}
 
 __all__ = ["OPERATORS", "Operator"]

@@ -349,6 +349,16 @@ def _positive(x, _):
     return 0.5 + torch.sigmoid(x)
 
 
+def _pixels(x, _):
+    """Draws whole numbers around 0."""
+    return torch.round(50 * x)
+
+
+def _turned(function, x):
+    """The function of one degree after the other, so that a whole number of it is exact in f32."""
+    return torch.round(function(torch.arange(len(x), device=x.device) * math.radians(1)) * 1024) / 1024
+
+
 OPERATORS = [
     Operator(tsne_gradient, _tsne, "L. van der Maaten and G. Hinton, 2008", {"samples": 7}, draw={"near": lambda x, sizes: x * x / sizes["samples"]**2}),
     Operator(kuramoto_step, _kuramoto, "Y. Kuramoto, 1975", {"samples": 9}),
@@ -357,8 +367,7 @@ OPERATORS = [
     Operator(kendall_rank, _kendall, "M. Kendall, 1938", {"series": 3, "judges": 9}),
     Operator(ensemble_score, _ensemble, "T. Gneiting and A. Raftery, 2007", {"places": 11, "forecasts": 5}),
     Operator(line_votes, _votes, "R. Duda and P. Hart, 1972", {"edges": 17, "angles": 5, "offsets": 256}, told=("offsets",),
-             draw={"x": lambda x, _: 50 * x, "y": lambda x, _: 50 * x, "cosine": lambda x, _: torch.cos(torch.arange(len(x), device=x.device) * 0.017453293),
-                   "sine": lambda x, _: torch.sin(torch.arange(len(x), device=x.device) * 0.017453293)}),
+             draw={"x": _pixels, "y": _pixels, "cosine": lambda x, _: _turned(torch.cos, x), "sine": lambda x, _: _turned(torch.sin, x)}),
     Operator(sensor_colours, _colours, "B. Bayer, 1976; H. Malvar et al., 2004", {"photos": 2, "high": 3, "across": 5}),
     Operator(block_motion, _motion, "J. Jain and A. Jain, 1981", {"blocks": 2, "wide": 3}),
     Operator(dark_channel, _dark, "K. He et al., 2009", {"scenes": 2, "tall": 5, "broad": 7}, draw={"image": _positive, "light": _positive}),

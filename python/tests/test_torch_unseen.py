@@ -67,6 +67,14 @@ class TableTest(unittest.TestCase):
         self.assertIn("| geglu | 100.0 | 160.0 | 120.0 | 90.0 | 1.20 | 0.90 | 20 | 7 | 1.0e-03 | 2 candidates wrong; "
                       "products on lanes: up: 2 ms at least |", text)
 
+    def test_equal_infinities_are_no_error(self):
+        masked = torch.tensor([3.0, 4.0, -numpy.inf])
+        self.assertEqual(torch_unseen.worst_error(masked, (masked,), None), 0)
+        self.assertEqual(torch_unseen.worst_error(masked[2:], (masked[2:],), None), 0)
+        self.assertAlmostEqual(torch_unseen.worst_error(torch.tensor([3.0, 4.5, -numpy.inf]), (masked,), None), 0.1)
+        for other in (torch.tensor([3.0, 4.0, numpy.inf]), torch.tensor([3.0, 4.0, 5.0]), torch.tensor([3.0, 4.0, numpy.nan])):
+            self.assertFalse(torch_unseen.worst_error(other, (masked,), None) < 1)
+
     def test_what_has_no_right_kernel_counts_as_nothing(self):
         failed = {"operator": "lora", "correct": False, "failed": "NotFound: none"}
         wrong = self.row(correct=False)

@@ -131,13 +131,13 @@ std::vector<std::int64_t> numbers_of(const Box& box, const std::vector<std::int6
   return numbers;
 }
 
-/// The first, the last and a random element.
+/// A random element, the first and the last.
 std::vector<std::vector<std::int64_t>> places_in(const std::vector<std::int64_t>& shape, CounterRandom random) {
   std::vector<std::vector<std::int64_t>> places(3);
   for (const std::int64_t extent : shape) {
-    places[0].push_back(0);
-    places[1].push_back(extent - 1);
-    places[2].push_back(random.below(extent));
+    places[0].push_back(random.below(extent));
+    places[1].push_back(0);
+    places[2].push_back(extent - 1);
   }
   return places;
 }
@@ -175,7 +175,7 @@ Nest needed_part(const Nest& nest, const Sizes& sizes, const std::map<std::strin
 std::vector<OracleSample> samples_of_parts(const Nest& nest, const Sizes& sizes, const std::map<std::string, double>& scalars,
                                            const HostTensors& inputs, std::uint64_t seed, double cost_limit, int processes,
                                            const std::atomic<bool>* stop) {
-  constexpr double kWanted = 4e8;  ///< elementary evaluations, a few nanoseconds each
+  constexpr double kWanted = 4e8;  ///< elementary evaluations, a few nanoseconds each; one place will do where an element takes more
   std::vector<OracleSample> result;
   const auto outputs =
       std::count_if(nest.tensors.begin(), nest.tensors.end(), [](const Tensor& t) { return t.role == TensorRole::output; });
@@ -186,6 +186,7 @@ std::vector<OracleSample> samples_of_parts(const Nest& nest, const Sizes& sizes,
     for (const std::vector<std::int64_t>& place : places_in(shape, CounterRandom(seed_for(tensor.name, seed)))) {
       const Box box = boxes.around(place, kWanted / static_cast<double>(outputs), cost_limit);
       const Nest part = boxes.part(box);
+      const bool costly = DefinitionCost(part).at(sizes).value_or(0) > kWanted;
       Reference reference(part, sizes, scalars, inputs);
       reference.stop_by(stop);
       reference.evaluate_all(cost_limit, processes);
@@ -196,6 +197,7 @@ std::vector<OracleSample> samples_of_parts(const Nest& nest, const Sizes& sizes,
       }
       limit_bounds_of(reference, inputs, samples, part, may_round_operands(part), processes);
       result.insert(result.end(), samples.begin(), samples.end());
+      if (costly) break;
     }
   }
   return result;

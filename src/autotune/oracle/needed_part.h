@@ -17,7 +17,7 @@ namespace nestor {
 Nest needed_part(const Nest& nest, const Sizes& sizes, const std::map<std::string, isl::set>& elements);
 
 /// Elements of each output of a definition that cannot be evaluated backwards, nor as a whole: boxes at its first and last elements and at
-/// a random place, as wide as some seconds allow, with all that they need. Throws UserError where one element takes more than `cost_limit`
+/// a random place (there alone where an element takes seconds), as wide as some seconds allow, with all that they need. Throws UserError where one element takes more than `cost_limit`
 /// elementary evaluations, and EvaluationStopped.
 std::vector<OracleSample> samples_of_parts(const Nest& nest, const Sizes& sizes, const std::map<std::string, double>& scalars,
                                            const HostTensors& inputs, std::uint64_t seed, double cost_limit, int processes,

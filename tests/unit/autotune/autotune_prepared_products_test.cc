@@ -340,6 +340,25 @@ Nest quaternion_product() {
   return builder.build();
 }
 
+/// The largest score of each row, and of each head: tiles of rows for the product, and blocks of heads for what comes then.
+Nest largest_of_heads() {
+  const std::string head = "0 <= h < H", row = head + " and 0 <= i < M", cell = row + " and 0 <= j < N";
+  return NestBuilder("largest_of_heads", {{"H", 2}, {"M", 200}, {"N", 200}})
+      .tensor("x", TensorRole::input, {"H", "M", "64"}, kHalf)
+      .tensor("y", TensorRole::input, {"H", "N", "64"}, kHalf)
+      .tensor("score", TensorRole::temporary, {"H", "M", "N"})
+      .tensor("row", TensorRole::temporary, {"H", "M"})
+      .tensor("top", TensorRole::output, {"H"})
+      .statement("score_init[h, i, j] : " + cell, "score[h, i, j]", {}, number(0))
+      .statement("score[h, i, j, k] : " + cell + " and 0 <= k < 64", "score[h, i, j]", {"x[h, i, k]", "y[h, j, k]"}, wide(0) * wide(1),
+                 ReductionOp::add)
+      .statement("row_init[h, i] : " + row, "row[h, i]", {}, number(-1e30))
+      .statement("row[h, i, j] : " + cell, "row[h, i]", {"score[h, i, j]"}, read(0), ReductionOp::max)
+      .statement("top_init[h] : " + head, "top[h]", {}, number(-1e30))
+      .statement("top[h, i] : " + row, "top[h]", {"row[h, i]"}, read(0), ReductionOp::max)
+      .build();
+}
+
 struct PreparedCase {
   const char* name;
   Nest nest;
@@ -543,6 +562,8 @@ std::vector<PreparedCase> prepared_cases() {
        true,
        Fusion::maximal,
        false},
+      // Rows share tiles with the product, heads have a kernel of their own: scores stay on chip.
+      {"largest_of_heads", largest_of_heads(), {{"H", 32}, {"M", 2048}, {"N", 2048}}, {{"H", 2}, {"M", 70}, {"N", 200}}, 1, 1, true, Fusion::products},
       {"sums_of_keys_and_values",
        linear_attention(),
        {{"H", 32}, {"N", 4096}},

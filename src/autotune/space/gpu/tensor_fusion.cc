@@ -278,6 +278,15 @@ bool adds_up_chunks_beside_composites(RuleVariants& variants, const std::set<std
          });
 }
 
+/// Does much less go through memory between kernels if `more` is fused, in fewer kernels, and do as many products have tensor cores?
+bool keeps_more(RuleVariants& variants, const RuleVariant& variant, Fusion fusion, Fusion more, const GpuLimits& limits) {
+  constexpr double kManyPoints = 1 << 23;  // that are worth rows in a block
+  return variants.fusion_groups(variant, more).size() < variants.fusion_groups(variant, fusion).size() &&
+         points_between_kernels(variants, variant, more) + kManyPoints < points_between_kernels(variants, variant, fusion) &&
+         has_place(variants, variant, more, limits) &&
+         points_on_lanes(variants, variant, more, limits) <= points_on_lanes(variants, variant, fusion, limits);
+}
+
 }  // namespace
 
 const std::optional<TensorAxes>& tensor_axes_of(RuleVariants& variants, const RuleVariant& variant, const FusionGroup& group,
@@ -295,7 +304,8 @@ std::optional<TensorAxes> tensor_axes_after(RuleVariants& variants, const std::s
 
 Fusion fusion_for_tensor_cores(RuleVariants& variants, const RuleVariant& variant, const GpuLimits& limits) {
   for (const Fusion fusion :
-       {Fusion::maximal, Fusion::prepared, Fusion::apart, Fusion::careful, Fusion::rows, Fusion::alike, Fusion::connected}) {
+       {Fusion::maximal, Fusion::prepared, Fusion::apart, Fusion::careful, Fusion::rows, Fusion::alike, Fusion::connected,
+        Fusion::products}) {
     if (fusion == Fusion::apart && !prepares(variants.fusion_groups(variant, fusion))) continue;
     const auto groups = [&](Fusion each) { return variants.fusion_groups(variant, each).size(); };
     if (fusion == Fusion::rows && groups(Fusion::rows) >= groups(Fusion::alike)) continue;
@@ -307,13 +317,11 @@ Fusion fusion_for_tensor_cores(RuleVariants& variants, const RuleVariant& varian
     // Parts of operands are made along the rows of each, not together.
     const auto& axes = tensor_axes_of(variants, variant, variants.heaviest(variant, fusion), limits.sm);
     const bool alone = fusion == Fusion::maximal && axes->chunk_axis >= 0;
-    constexpr double kManyPoints = 1 << 23;  // that are worth rows in a block
-    if (fusion == Fusion::careful && groups(Fusion::rows) < groups(Fusion::careful) &&
-        points_between_kernels(variants, variant, Fusion::rows) + kManyPoints <
-            points_between_kernels(variants, variant, Fusion::careful) &&
-        has_place(variants, variant, Fusion::rows, limits) &&
-        points_on_lanes(variants, variant, Fusion::rows, limits) <= points_on_lanes(variants, variant, fusion, limits))
-      return Fusion::rows;  // less goes through memory
+    if (fusion == Fusion::careful) {
+      for (const Fusion more : {Fusion::rows, Fusion::products}) {
+        if (keeps_more(variants, variant, fusion, more, limits)) return more;
+      }
+    }
     // What shares few loops with a product leaves it none that tensor cores could take.
     if (fusion != Fusion::prepared) {
       constexpr double kManyProducts = 1 << 28;  // that are worth more kernels

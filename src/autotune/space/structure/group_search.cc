@@ -262,7 +262,7 @@ class GroupFinder {
       return !after.empty() && group_of(next, next + 1).axes.size() == after.size();
     if (fusion_ == Fusion::connected) {
       if (components_[static_cast<std::size_t>(first)] != components_[static_cast<std::size_t>(next)]) return false;
-    } else if (fusion_ >= Fusion::related && !shares_tensor(first, next)) {
+    } else if (fusion_ >= Fusion::related && fusion_ != Fusion::products && !shares_tensor(first, next)) {
       // A start by itself shares nothing: what is added to it does.
       const int user = moves_starts_ && starts(next) ? user_of(next, next + 1) : -1;
       if (user < 0 || !std::all_of(taken_.begin() + next + 1, taken_.begin() + user, std::identity()) ||
@@ -270,6 +270,7 @@ class GroupFinder {
         return false;
     }
     if (fusion_ == Fusion::rows && keeps_rows(first, next, after)) return true;
+    if (fusion_ == Fusion::products) return after.size() == before.size() || keeps_tiles(first, next, after);
     if (alike_ && group_of(next, next + 1).axes.size() != after.size()) return false;
     if (fusion_ == Fusion::careful && reads_table(first, next, after)) return false;
     return !after.empty() && (fusion_ == Fusion::maximal || after.size() == before.size());
@@ -292,6 +293,28 @@ class GroupFinder {
       if (!reader.reduced[k] && !is_of_run(reader.axes[k])) return !common.empty();
     }
     return false;
+  }
+
+  /// Has the run first .. next products, each with one of the common loops along results that one of its operands lacks?
+  bool keeps_tiles(int first, int next, const std::vector<int>& common) const {
+    bool products = false;
+    for (const int u : group_of(first, next + 1).loop_groups) {
+      const LoopGroup& loop_group = structure_.loop_groups[static_cast<std::size_t>(u)];
+      for (const std::string& name : loop_group.statements) {
+        const Statement& statement = base_.nest().statement(name);
+        if (!multiplies_matrices(statement)) continue;
+        products = true;
+        const std::vector<int> results = followed_axes(loop_group, statement.write);
+        const auto has = [](const std::vector<int>& axes, int axis) { return std::find(axes.begin(), axes.end(), axis) != axes.end(); };
+        const auto is_of_tiles = [&](int axis) {
+          return has(results, axis) && std::any_of(statement.reads.begin(), statement.reads.end(), [&](const Access& read) {
+                   return !has(followed_axes(loop_group, read), axis);
+                 });
+        };
+        if (std::none_of(common.begin(), common.end(), is_of_tiles)) return false;
+      }
+    }
+    return products;
   }
 
   /// Can a block keep rows of the run first .. next, which has no products? They are the points of the loops that are not common.
@@ -414,7 +437,7 @@ class GroupFinder {
   /// Is each common axis parallel that is so in every loop group alone? One that copies what another has made into a later part of a tensor
   /// waits for it, where both share the loop. Fusion that asks for one loop alone takes that into account.
   bool keeps_parallel(const FusionGroup& group) const {
-    if (fusion_ == Fusion::maximal || fusion_ == Fusion::prepared) return true;
+    if (fusion_ == Fusion::maximal || fusion_ == Fusion::prepared || fusion_ == Fusion::products) return true;
     const auto parallel = parallel_axes(group);
     for (std::size_t k = 0; k < group.axes.size(); ++k) {
       const int axis = group.axes[k];

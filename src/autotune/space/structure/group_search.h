@@ -16,12 +16,13 @@ namespace nestor {
 /// the same parallel loops, all of them, with later sums of the same input that need nothing of what stands between, and with what such sums
 /// start from, but without readers of what a guarded product stores; connected: careful, of statements that computed values lead from one
 /// to the other, so that results of inputs alone stand apart; rows: as alike, but what is no product of matrices also shares fewer loops,
-/// while a block may keep what each of their iterations makes.
-enum class Fusion : std::uint8_t { none, careful, maximal, prepared, apart, related, alike, connected, rows };
+/// while a block may keep what each of their iterations makes; products: also with fewer loops, while each
+/// product keeps one along results that one of its operands lacks.
+enum class Fusion : std::uint8_t { none, careful, maximal, prepared, apart, related, alike, connected, rows, products };
 
 /// Values of the parameter "fusion" are places in this list.
-inline constexpr std::array<Fusion, 8> kFusions{Fusion::none,  Fusion::careful, Fusion::maximal,   Fusion::prepared,
-                                                Fusion::apart, Fusion::alike,   Fusion::connected, Fusion::rows};
+inline constexpr std::array<Fusion, 9> kFusions{Fusion::none,      Fusion::careful, Fusion::maximal, Fusion::prepared, Fusion::apart,
+                                                Fusion::alike,     Fusion::connected, Fusion::rows,  Fusion::products};
 
 /// The value of the parameter "fusion" for one of these.
 std::int64_t place_of(Fusion fusion);
