@@ -98,18 +98,30 @@ std::set<std::string> factors_beside_zeros(const Nest& nest) {
   return tensors;
 }
 
-/// With every rule that asks for finite values.
-Schedule with_asking_rules(const Nest& definition) {
-  Schedule schedule(definition);
-  for (const Rule& asking : rules()) {
-    if (asking.finite == nullptr) continue;
-    for (const RuleMatch& match : asking.find(definition)) {
-      Step step{"apply_rule", {match.rule}};
-      step.args.insert(step.args.end(), match.target.begin(), match.target.end());
-      schedule = schedule.apply(step);
-    }
+Schedule with_matches(Schedule schedule, const Rule& rule) {
+  for (const RuleMatch& match : rule.find(schedule.nest())) {
+    Step step{"apply_rule", {match.rule}};
+    step.args.insert(step.args.end(), match.target.begin(), match.target.end());
+    schedule = schedule.apply(step);
   }
   return schedule;
+}
+
+/// With every rule that asks for finite values. Some find what they ask for once factors have left sums.
+Schedule with_asking_rules(const Nest& definition) {
+  const auto asking = [](Schedule schedule) {
+    for (const Rule& each : rules()) {
+      if (each.finite != nullptr) schedule = with_matches(std::move(schedule), each);
+    }
+    return schedule;
+  };
+  const Schedule defined(definition);
+  Schedule prepared = defined;
+  for (const char* name : {"simplify", "log_quotient", "defer_factor"}) prepared = with_matches(std::move(prepared), rule(name));
+  Schedule plain = asking(defined);
+  const std::size_t before = prepared.steps().size();
+  prepared = asking(std::move(prepared));
+  return prepared.steps().size() - before > plain.steps().size() ? prepared : plain;
 }
 
 /// Elements of the tensors of one nest that must be finite, at fixed sizes.

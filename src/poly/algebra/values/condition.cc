@@ -16,7 +16,8 @@ constexpr std::int64_t kLargestInteger = 2147483647, kLargestExact = 1 << 24;
 
 class Integers {
  public:
-  Integers(const Nest& nest, const Statement& statement) : statement_(statement), domain_(domain_in(nest, statement)) {
+  Integers(const Nest& nest, const Statement& statement, bool check_indices)
+      : statement_(statement), check_indices_(check_indices), domain_(domain_in(nest, statement)) {
     for (unsigned k = 0; k < static_cast<unsigned>(isl_set_dim(domain_.get(), isl_dim_param)); ++k) {
       domain_ = isl::manage(isl_set_upper_bound_si(domain_.release(), isl_dim_param, k, kLargestInteger));
     }
@@ -25,7 +26,8 @@ class Integers {
   /// The expression as an affine function, if every step of its arithmetic is exact.
   std::optional<isl::pw_aff> of(const ScalarExpr& expr) const {
     const auto value = plain(expr);
-    return value && fits(*value, expr.type()) ? value : std::nullopt;
+    const bool exact = expr.op() == ScalarOp::index && !check_indices_;
+    return value && (exact || fits(*value, expr.type())) ? value : std::nullopt;
   }
 
  private:
@@ -114,25 +116,27 @@ class Integers {
   }
 
   const Statement& statement_;
+  const bool check_indices_;
   isl::set domain_;
 };
 
 }  // namespace
 
-std::optional<isl::set> condition_set(const Nest& nest, const Statement& statement, const ScalarExpr& condition) {
+std::optional<isl::set> condition_set(const Nest& nest, const Statement& statement, const ScalarExpr& condition,
+                                      bool check_indices) {
   switch (condition.op()) {
     case ScalarOp::constant: {
       const isl::set universe = isl::set::universe(statement.domain.space());
       return condition.number() != 0 ? universe : isl::set::empty(statement.domain.space());
     }
     case ScalarOp::logical_not: {
-      const auto a = condition_set(nest, statement, condition.args()[0]);
+      const auto a = condition_set(nest, statement, condition.args()[0], check_indices);
       return a ? std::optional(a->complement()) : std::nullopt;
     }
     case ScalarOp::logical_and:
     case ScalarOp::logical_or: {
-      const auto a = condition_set(nest, statement, condition.args()[0]);
-      const auto b = condition_set(nest, statement, condition.args()[1]);
+      const auto a = condition_set(nest, statement, condition.args()[0], check_indices);
+      const auto b = condition_set(nest, statement, condition.args()[1], check_indices);
       if (!a || !b) return std::nullopt;
       return condition.op() == ScalarOp::logical_and ? a->intersect(*b) : a->unite(*b);
     }
@@ -143,7 +147,7 @@ std::optional<isl::set> condition_set(const Nest& nest, const Statement& stateme
     default:
       return std::nullopt;
   }
-  const Integers integers(nest, statement);
+  const Integers integers(nest, statement, check_indices);
   const auto a = integers.of(condition.args()[0]), b = integers.of(condition.args()[1]);
   if (!a || !b) return std::nullopt;
   if (condition.op() == ScalarOp::lt) return a->lt_set(*b);
