@@ -79,6 +79,26 @@ TEST(FiniteMasks, RowsAreWhatTheyWere) {
   EXPECT_EQ(different(empty, without_masked(empty), 100), 0);
 }
 
+/// Masks as frameworks write them: of ones and zeros, of booleans, of distances.
+TEST(FiniteMasks, ConditionsMayCompareWhatOthersChoose) {
+  const auto make = [](ScalarOp op, const ScalarExpr& a, const ScalarExpr& b) { return ScalarExpr::make(op, {a, b}); };
+  const ScalarExpr ones = ScalarExpr::make(ScalarOp::select, {sees_before(), number(1), number(0)});
+  const ScalarExpr apart = make(ScalarOp::sub, ScalarExpr::index(1), ScalarExpr::index(0));
+  const ScalarExpr spellings[] = {
+      ScalarExpr::make(ScalarOp::logical_not, {make(ScalarOp::eq, ones, number(0))}),
+      make(ScalarOp::lt, number(0.5), ones),
+      ScalarExpr::cast(ElementType::boolean, ones),
+      make(ScalarOp::eq, ScalarExpr::cast(ElementType::f32, sees_before()), number(1)),
+      make(ScalarOp::le, ScalarExpr::constant(0, ElementType::i32), apart),
+      ScalarExpr::make(ScalarOp::select, {sees_before(), ScalarExpr::constant(1, ElementType::boolean),
+                                          ScalarExpr::constant(0, ElementType::boolean)})};
+  for (const ScalarExpr& seen : spellings) {
+    const Nest nest = masked_scores({.seen = seen}), after = without_masked(nest);
+    EXPECT_THAT(isl_text(after.statement("sum").domain), HasSubstr("j <= i"));
+    EXPECT_EQ(different(nest, after, 60), 0);
+  }
+}
+
 TEST(FiniteMasks, WeightsThatAreTheSameNumberForAllRowsMustBeZero) {
   const Nest bare = without_masked(masked_scores({.weight = apply(ScalarOp::exp, read(0))}));
   validate(bare);
