@@ -98,26 +98,34 @@ std::set<std::string> factors_beside_zeros(const Nest& nest) {
   return tensors;
 }
 
-Schedule with_match(const Schedule& schedule, const RuleMatch& match) {
-  Step step{"apply_rule", {match.rule}};
-  step.args.insert(step.args.end(), match.target.begin(), match.target.end());
-  return schedule.apply(step);
-}
-
-/// With every rule that asks for finite values and matches the schedule's nest.
-Schedule with_asking_rules(Schedule schedule) {
-  const Nest start = schedule.nest();
-  for (const Rule& asking : rules()) {
-    if (asking.finite == nullptr) continue;
-    for (const RuleMatch& match : asking.find(start)) schedule = with_match(schedule, match);
+Schedule with_matches(Schedule schedule, const Rule& rule) {
+  for (const RuleMatch& match : rule.find(schedule.nest())) {
+    Step step{"apply_rule", {match.rule}};
+    step.args.insert(step.args.end(), match.target.begin(), match.target.end());
+    schedule = schedule.apply(step);
   }
   return schedule;
 }
 
-/// The definition, and its form with fewer tensors: what it stores (an image with zeros around it) may be computed where it is read.
+/// With every rule that asks for finite values.
+Schedule with_asking_rules(Schedule schedule) {
+  for (const Rule& each : rules()) {
+    if (each.finite != nullptr) schedule = with_matches(std::move(schedule), each);
+  }
+  return schedule;
+}
+
+/// The definition, and what it is without tensors that are computed where they are read (an image with zeros around it) and without factors in
+/// sums: some rules find there what they ask for.
 std::vector<Schedule> simpler_forms(const Nest& definition) {
   std::vector<Schedule> forms{Schedule(definition)};
-  if (forms_with_fewer_tensors(definition).size() > 1) forms.push_back(with_match(forms.front(), {"simplify", {}, {}}));
+  const auto add = [&](const std::vector<const char*>& names) {
+    Schedule form = forms.back();
+    for (const char* name : names) form = with_matches(std::move(form), rule(name));
+    if (form.steps().size() > forms.back().steps().size()) forms.push_back(std::move(form));
+  };
+  if (forms_with_fewer_tensors(definition).size() > 1) add({"simplify"});
+  add({"simplify", "log_quotient", "defer_factor"});
   return forms;
 }
 

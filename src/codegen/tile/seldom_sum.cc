@@ -24,7 +24,7 @@ bool sums_seldom(const Statement& statement) {
     const isl::map& relation = statement.reads[static_cast<std::size_t>(node.ordinal())].relation;
     for (int dim = 0; dim < static_cast<int>(statement.dims.size()); ++dim) {
       const bool kept = std::find(reduced.begin(), reduced.end(), dim) == reduced.end();
-      if (depends_on_dim(relation, dim) != kept) return false;
+      if (depends_on_dim(relation, dim) && !kept) return false;
     }
     return node.type() == ElementType::f32;
   };

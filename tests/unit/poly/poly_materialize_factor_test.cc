@@ -46,6 +46,34 @@ TEST(MaterializeFactor, AComputedWeightGetsATemporaryOverItsOwnDims) {
   EXPECT_TRUE(rule("materialize_factor").find(nest).empty()) << "once";
 }
 
+/// out[i, d] = sum over j of (s[i, j] a[i]) (v[j, d] b[d]), with s in `left` and v in f16.
+Nest scaled_on_both_sides(ElementType left) {
+  const std::string element = "0 <= i < Q and 0 <= d < D";
+  const auto wide = [](int k, ElementType type) {
+    return type == ElementType::f32 ? read(k) : ScalarExpr::cast(ElementType::f32, read(k, type));
+  };
+  return NestBuilder("scaled", {{"Q", 5}, {"K", 7}, {"D", 4}})
+      .tensor("s", TensorRole::input, {"Q", "K"}, left)
+      .tensor("v", TensorRole::input, {"K", "D"}, ElementType::f16)
+      .tensor("a", TensorRole::input, {"Q"})
+      .tensor("b", TensorRole::input, {"D"})
+      .tensor("out", TensorRole::output, {"Q", "D"})
+      .statement("init[i, d] : " + element, "out[i, d]", {}, number(0))
+      .statement("sum[i, d, j] : " + element + " and 0 <= j < K", "out[i, d]", {"s[i, j]", "v[j, d]", "a[i]", "b[d]"},
+                 (wide(0, left) * read(2)) * (wide(1, ElementType::f16) * read(3)), ReductionOp::add)
+      .build();
+}
+
+TEST(MaterializeFactor, FactorsOfBothSidesGetTemporaries) {
+  const Nest before = scaled_on_both_sides(ElementType::f16), nest = rule("materialize_factor").apply(before, {"sum"}).nest;
+  validate(nest);
+  EXPECT_EQ(nest.statement("out_factor").dims, (std::vector<std::string>{"i", "j"}));
+  EXPECT_EQ(nest.statement("out_factor_2").dims, (std::vector<std::string>{"d", "j"}));
+  EXPECT_EQ(nest.statement("sum").reads.size(), 2U);
+  EXPECT_EQ(differences(before, nest, {{"Q", 2}, {"K", 3}, {"D", 2}}, 40), 0);
+  EXPECT_TRUE(rule("materialize_factor").find(scaled_on_both_sides(ElementType::f32)).empty()) << "no product of 16 bits";
+}
+
 TEST(MaterializeFactor, TheFactorStandsBeforeWhatTheSumStartsFrom) {
   // Else the start would be left to a kernel of its own, and tensor cores would have to read what it wrote.
   const Nest nest = rule("materialize_factor").apply(weighted(squared()), {"sum"}).nest;

@@ -389,6 +389,29 @@ TEST(SeparateSums, EachExpertHasATemporaryOfItsOwn) {
   EXPECT_NE(late.find_statement("sum_3"), nullptr);
 }
 
+TEST(SeparateSums, WeightsOfTheSumsArePartOfTheMixture) {
+  Nest nest = mixed_products();
+  nest.tensors.push_back({"share", ElementType::f32, TensorRole::temporary, nest.tensor("gate").shape, {}});
+  Statement share{"share",
+                  {"i", "e"},
+                  parse_set("[M, N, K] -> { share[i, e] : 0 <= i < M and 0 <= e < 3 }", "test"),
+                  {"share", parse_map("[M, N, K] -> { share[i, e] -> share[i, e] }", "test")},
+                  {{"gate", parse_map("[M, N, K] -> { share[i, e] -> gate[i, e] }", "test")}},
+                  {},
+                  read(0) * number(0.5),
+                  std::nullopt,
+                  0};
+  insert_statement(nest, 0, share);
+  Statement mix = nest.statement("mix");
+  mix.reads[1] = {"share", mix.reads[1].relation.set_range_tuple("share")};
+  replace_statement(nest, mix);
+  validate(nest);
+  const Nest result = rule("separate_sums").apply(nest, {"sum"}).nest;
+  validate(result);
+  EXPECT_EQ(result.find_tensor("share"), nullptr) << "no tensor of few values for each row stands between";
+  EXPECT_EQ(differences(nest, result, {{"M", 3}, {"N", 2}, {"K", 2}}, 40), 0);
+}
+
 TEST(SeparateSums, OtherSumsStayTogether) {
   EXPECT_EQ(matches("separate_sums", mixed_products()), 1U);
   EXPECT_EQ(matches("separate_sums", mixed_products("4")), 1U);

@@ -518,7 +518,8 @@ void add_tiles(const Nest& nest, const NestStructure& structure, const FusionGro
         ++result.tile_operands;
     }
     const int reduction_axis = loop_group.position_of(result.reduction_axis);
-    const bool sums = statement.reduction && reduction_axis >= 0 && loop_group.reduced[static_cast<std::size_t>(reduction_axis)];
+    const bool sums = statement.reduction && !loop_group.seldom && reduction_axis >= 0 &&
+                      loop_group.reduced[static_cast<std::size_t>(reduction_axis)];
     const std::vector<int> written = followed_axes(loop_group, statement.write);
     if (sums && has(written, result.row) && width_of(structure, group, result, written) > 1) result.no_product = statement.name;
     return;

@@ -7,6 +7,7 @@
 #include "autotune/space/structure/rule_steps.h"
 #include "codegen/tile/analysis/op_shape.h"
 #include "codegen/tile/contraction.h"
+#include "codegen/tile/seldom_sum.h"
 #include "poly/algebra/values/nest_edit.h"
 
 #include <algorithm>
@@ -340,7 +341,7 @@ Fusion fusion_for_tensor_cores(RuleVariants& variants, const RuleVariant& varian
 std::set<std::string> rules_for_tensor_cores(RuleVariants& variants, const std::set<std::string>& default_rules,
                                              const std::set<std::string>& for_products, const GpuLimits& limits) {
   // Squares, exponentials and integers that become products come first: other rules are for the products that there are then.
-  for (const char* algebra : {kExpandingRule, kFactoringRule, kIntegerRule}) {
+  for (const char* algebra : {kExpandingRule, kFactoringRule, kIntegerRule, kMaskRule}) {
     if (!for_products.contains(algebra)) continue;
     std::set<std::string> expanded = default_rules, others = for_products;
     expanded.insert(algebra);
@@ -349,7 +350,8 @@ std::set<std::string> rules_for_tensor_cores(RuleVariants& variants, const std::
     const RuleVariant& variant = variants.at({rules});
     const Fusion fusion = fusion_for_tensor_cores(variants, variant, limits);
     const bool all = sums_many_terms(variant.structure) && has_place(variants, variant, fusion, limits) &&
-                     points_on_lanes(variants, variant, fusion, limits) == 0;
+                     points_on_lanes(variants, variant, fusion, limits) == 0 &&
+                     points_on_lanes(variants, variant, fusion, limits, sums_seldom) == 0;
     return all ? rules : rules_for_tensor_cores(variants, default_rules, others, limits);
   }
   // Products within sums of more factors, or of sums of such, where those would stay on lanes otherwise.

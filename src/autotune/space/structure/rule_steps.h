@@ -71,6 +71,8 @@ inline constexpr const char* kMixedPartsRule = "bf16x3";
 /// Makes products of exponentials of sums, with sums of their own where factors have no room.
 inline constexpr const char* kFactoringRule = "factor_exponential";
 inline constexpr const char* kIntegerRule = "integer_product";
+/// Leaves out what masks of large negative numbers hide, with sums of their own for rows that are lower still.
+inline constexpr const char* kMaskRule = "finite_masks";
 
 /// Makes a product of matrices of two factors of a sum over several dims.
 inline constexpr const char* kNestingRule = "nest_products";

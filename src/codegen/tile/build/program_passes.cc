@@ -3,6 +3,7 @@
 
 #include "codegen/tile/build/op_builder.h"
 #include "codegen/tile/places/isl_convert.h"
+#include "codegen/tile/seldom_sum.h"
 #include "support/error.h"
 #include "support/knobs.h"
 #include "support/substitution.h"
@@ -55,6 +56,26 @@ bool sums_tiles(const TileOp& op) {
                      }) > 1;
 }
 
+bool follows(const TileAccess& access, const OpDim& dim) {
+  return std::any_of(access.index.begin(), access.index.end(), [&](const IntExpr& index) { return index.uses(dim.var); });
+}
+
+/// Are its terms added up where a condition on each result holds, and has it rows and columns? On tensor cores that is a sum of few elements into
+/// a tile, which something else has started.
+bool sums_few_elements(const TileOp& op) {
+  const auto sum = seldom_sum_of(op.value, op.reduction);
+  const auto kept = std::count_if(op.dims.begin(), op.dims.end(), [](const OpDim& dim) { return !dim.reduced; });
+  if (!sum || kept < 2 || kept == static_cast<std::ptrdiff_t>(op.dims.size())) return false;
+  bool reads = false, fits = true;
+  sum->condition.visit([&](const ScalarExpr& node) {
+    if (node.op() != ScalarOp::read) return;
+    reads = true;
+    const TileAccess& access = op.reads[static_cast<std::size_t>(node.ordinal())];
+    for (const OpDim& dim : op.dims) fits = fits && !(dim.reduced && follows(access, dim));
+  });
+  return reads && fits;
+}
+
 /// Leaves out the op's dim of one value.
 void drop_dim(TileOp& op, const OpDim& dim) {
   std::erase_if(op.dims, [&](const OpDim& other) { return other.var == dim.var; });
@@ -65,11 +86,9 @@ void drop_dim(TileOp& op, const OpDim& dim) {
 TileOp without_single_terms(const TileOp& op) {
   TileOp result = op;
   for (const OpDim& dim : op.dims) {
-    const auto follows = [&](const TileAccess& access) {
-      return std::any_of(access.index.begin(), access.index.end(), [&](const IntExpr& index) { return index.uses(dim.var); });
-    };
+    const auto is_followed = [&](const TileAccess& access) { return follows(access, dim); };
     const bool single = (dim.upper - dim.lower).is_constant(1);
-    if (!dim.reduced || !single || follows(op.write) || std::any_of(op.reads.begin(), op.reads.end(), follows)) continue;
+    if (!dim.reduced || !single || is_followed(op.write) || std::any_of(op.reads.begin(), op.reads.end(), is_followed)) continue;
     drop_dim(result, dim);
   }
   return result;
@@ -145,7 +164,7 @@ TileTree fold_initializations(const TileTree& node, bool on_tensor_cores = false
   for (const TileTree& child : node->children) {
     TileTree folded = fold_initializations(child, on_tensor_cores);
     if (node->kind == TileNode::Kind::sequence && folded->kind == TileNode::Kind::op &&
-        !(on_tensor_cores && sums_tiles(folded->op))) {
+        !(on_tensor_cores && (sums_tiles(folded->op) || sums_few_elements(folded->op)))) {
       if (const auto start = start_of(folded->op, out.children); start != out.children.end()) {
         TileNode merged = *folded;
         merged.op.initialize = true;

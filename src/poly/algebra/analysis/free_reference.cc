@@ -92,10 +92,11 @@ class Shift {
       const bool starts = written == plan_.lead_tensor || statement.value.is_constant(0);
       return starts || !tensors_.contains(written) ? "" : fmt::format("{} writes {} as well", statement.name, written);
     }
-    if (statement.reduction) return fmt::format("{} accumulates values that move with {}", statement.name, plan_.lead_tensor);
     const isl::map elements = lead_elements(statement);
     if (!elements.is_single_valued()) return fmt::format("{} reads values of several {}", statement.name, plan_.lead_tensor);
     const auto value = motion_of(statement, statement.value);
+    if (statement.reduction && !(value && value->still()))
+      return fmt::format("{} accumulates values that move with {}", statement.name, plan_.lead_tensor);
     const auto motion = value ? motion_of_cast(statement, *value, nest_.tensor(written).type, statement.value.type()) : value;
     if (!motion) return why_;
     if (motion->still()) return "";
@@ -211,6 +212,10 @@ class Shift {
       }
       case ScalarOp::select:
         return motion_of_select(statement, expr);
+      case ScalarOp::sub:
+        if (expr.args()[0].equals(expr.args()[1]))
+          return Motion{{0, {}}, {0, {}}, true, false};  // marks rows, as m - m does: 0 or NaN
+        break;
       case ScalarOp::mul:
         if (const auto quotient = inside_scaled_quotient(expr))  // its powers of two cancel
           return motion_of(statement, ScalarExpr::make(ScalarOp::div, {quotient->first, quotient->second}));

@@ -2,7 +2,8 @@
 //
 // Pattern    r_e += f(p) t_q, where t is a 16-bit tensor (f32: then f is made of inputs, and of
 //            temporaries along fewer dims), and f an expression that does not change along some dims of e that q follows,
-//            and changes along others that q does not (sum_j sigmoid(s_ij) v_jd). Or r_e += select(c_q, f(p), 0), with c a condition of data
+//            and changes along others that q does not (sum_j sigmoid(s_ij) v_jd); in place of t_q, a second f made of 16-bit inputs, which
+//            gets a temporary, too. Or r_e += select(c_q, f(p), 0), with c a condition of data
 //            and f of functions: what is summed up of few classes.
 // Rewrite    f'_p = f(p), in f32, over the dims along which f changes, before the sum; r_e += f'_p t_q. Where all that f reads has fewer
 //            indices in all than there are such dims (a masked image at y + s), f' has those: each value is stored once, not for each tap.
@@ -136,6 +137,16 @@ std::optional<Split> split_between(const Nest& nest, const Statement& statement,
   return split;
 }
 
+/// Are both factors made of inputs of 16 bits, and of values of rows or columns? Each gets a temporary then.
+bool made_of_halves(const Nest& nest, const Statement& statement) {
+  const std::vector<ScalarExpr>& args = statement.value.args();
+  return std::all_of(args.begin(), args.end(), [&](const ScalarExpr& arg) {
+    bool halves = false;
+    arg.visit([&](const ScalarExpr& node) { halves = halves || (node.op() == ScalarOp::read && is_half(node.type())); });
+    return halves && reads_inputs_and_few(nest, statement, arg);
+  });
+}
+
 /// Sets `why` where there is none.
 std::optional<Split> split_of(const Nest& nest, const Statement& statement, std::string& why) {
   const char* const many =
@@ -152,7 +163,7 @@ std::optional<Split> split_of(const Nest& nest, const Statement& statement, std:
     return std::nullopt;
   const std::vector<ScalarExpr>& args = statement.value.args();
   const bool first = is_element(args[0]), second = is_element(args[1]);
-  if (!first && !second) return std::nullopt;
+  if (!first && !second) return made_of_halves(nest, statement) ? split_between(nest, statement, 0, 1, why) : std::nullopt;
   why = "both factors are elements of tensors";
   if (first && second) return std::nullopt;
   const std::size_t factor = first ? 1 : 0;
@@ -243,9 +254,7 @@ std::pair<Statement, isl::map> over_own_dims(const Statement& sum, const Split& 
   return {std::move(factor), view.element(tensor)};
 }
 
-RuleResult apply(const Nest& nest, const std::vector<std::string>& target) {
-  const Split split = required_match(nest, kName, target, split_of);
-  const Statement& sum = nest.statement(target[0]);
+Nest with_factor(const Nest& nest, const Statement& sum, const Split& split) {
   const std::string tensor = fresh_name(nest, sum.write.tensor + "_factor");
   Nest result = nest;
   const auto shared = over_indices(nest, sum, split, tensor);
@@ -261,6 +270,15 @@ RuleResult apply(const Nest& nest, const std::vector<std::string>& target) {
   args[split.factor] = stored;
   rest.value = ScalarExpr::make(sum.value.op(), std::move(args));
   compact(rest);
+  return result;
+}
+
+RuleResult apply(const Nest& nest, const std::vector<std::string>& target) {
+  const Split split = required_match(nest, kName, target, split_of);
+  Nest result = with_factor(nest, nest.statement(target[0]), split);
+  std::string why;
+  const auto other = split_of(result, result.statement(target[0]), why);
+  if (other) result = with_factor(result, result.statement(target[0]), *other);
   return {std::move(result), {}, false};
 }
 

@@ -12,6 +12,7 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 #include <optional>
 #include <set>
 #include <utility>
@@ -23,11 +24,13 @@
 #include "poly/algebra/values/nest_edit.h"
 #include "poly/isl/isl_tools.h"
 #include "poly/nest/nest_sets.h"
+#include "poly/nest/scalar_share.h"
 
 namespace nestor {
 namespace {
 
 constexpr const char* kName = "separate_sums";
+constexpr std::size_t kFewReads = 2;  ///< of a weight's definition
 
 /// The nest with the reader as a value, and where it reads the sums: by read, the value of index `index`.
 struct Separation {
@@ -119,6 +122,26 @@ Statement with_fixed_dim(const Nest& nest, const Statement& statement, int dim, 
   return result;
 }
 
+/// Short definitions that the value reads at known places, as weights of each of the sums are, become parts of it: they follow fewer dims than it.
+void inline_weights(const Nest& nest, Statement& value) {
+  const auto weight = [&] {
+    return std::find_if(value.reads.begin(), value.reads.end(), [&](const Access& read) {
+      if (!is_elementwise_temporary(nest, read.tensor)) return false;
+      const Statement& definition = *sole_definition(nest, read.tensor);
+      bool fixed = false;
+      for (std::size_t k = 0; k < nest.tensor(read.tensor).shape.size(); ++k)
+        fixed = fixed || constant_index(nest, value, read, k).has_value();
+      const auto follows = [&](int dim) { return depends_on_dim(read.relation, dim); };
+      std::vector<int> dims(value.dims.size());
+      std::iota(dims.begin(), dims.end(), 0);
+      return fixed && definition.reads.size() <= kFewReads && is_short(definition.value) &&
+             may_recompute(nest, definition, value) && !std::all_of(dims.begin(), dims.end(), follows);
+    });
+  };
+  for (auto read = weight(); read != value.reads.end(); read = weight())
+    inline_read(nest, value, static_cast<int>(read - value.reads.begin()));
+}
+
 std::vector<RuleMatch> find(const Nest& nest) {
   std::string why;
   return matching_statements(nest, kName, [&](const Statement& statement) {
@@ -150,6 +173,7 @@ RuleResult apply(const Nest& nest, const std::vector<std::string>& target) {
     isl_map* relation = isl_map_project_out(access.relation.copy(), isl_dim_out, static_cast<unsigned>(found.index), 1);
     access = {own, isl::manage(isl_map_set_tuple_name(relation, isl_dim_out, own.c_str()))};
   }
+  inline_weights(result, value);
   replace_statement(result, value);
   erase_statement(result, sum.name);
   erase_statement(result, start.name);

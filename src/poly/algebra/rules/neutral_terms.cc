@@ -25,9 +25,9 @@
 
 #include "poly/algebra/analysis/constant_parts.h"
 #include "poly/algebra/analysis/known_values.h"
+#include "poly/algebra/analysis/needed_points.h"
 #include "poly/algebra/analysis/online_plan.h"
 #include "poly/algebra/rules/rule_list.h"
-#include "poly/algebra/values/condition.h"
 #include "poly/algebra/values/nest_edit.h"
 #include "poly/algebra/values/polynomial.h"
 #include "poly/isl/isl_tools.h"
@@ -54,9 +54,8 @@ class NeutralTerms {
       }
     }
     if (shrunk.empty()) return nest_;
-    shrink_to_need();
-    for (Statement& statement : nest_.statements) decide_selects(statement);
-    std::erase_if(nest_.statements, [&](const Statement& s) { return domain_in(nest_, s).is_empty(); });
+    shrink_to_need(nest_);
+    decide_selects(nest_);
     return nest_;
   }
 
@@ -92,7 +91,7 @@ class NeutralTerms {
     for (const ConstantPart& piece : pieces) {
       if (piece.value && *piece.value == neutral) factors_.insert(piece.factors.begin(), piece.factors.end());
     }
-    narrow(statement, statement.domain.subtract(dropped));
+    narrow(nest_, statement, statement.domain.subtract(dropped));
     return true;
   }
 
@@ -116,16 +115,6 @@ class NeutralTerms {
     return false;
   }
 
-  /// Sets the domain, in a form as simple as the sizes' context allows.
-  void narrow(Statement& statement, const isl::set& domain) const {
-    const isl::set plain = domain.intersect_params(full_context(nest_)).coalesce();
-    isl::set simple = isl::manage(isl_set_gist_params(plain.copy(), full_context(nest_).release())).coalesce();
-    for (unsigned k = 0; k < simple.tuple_dim(); ++k) {
-      simple = isl::manage(isl_set_set_dim_name(simple.release(), isl_dim_set, k, statement.dims[k].c_str()));
-    }
-    statement.domain = simple;
-  }
-
   void remember(const Statement& statement, const ConstantParts& pieces) {
     const isl::map write = statement.write.relation.intersect_domain(domain_in(old_, statement));
     const ElementType stored = nest_.tensor(statement.write.tensor).type;
@@ -142,44 +131,6 @@ class NeutralTerms {
         found->second.company.push_back({company.tensor, write.reverse().apply_range(company.element), company.infinity});
     }
     for (const auto& [value, elements] : regions) known_.insert_or_assign(statement.write.tensor, elements);
-  }
-
-  /// Elements of a tensor that some statement still reads.
-  isl::set needed(const Tensor& tensor) const {
-    isl::set elements = isl::set::empty(tensor_box(tensor).space());
-    for (const Statement& reader : nest_.statements) {
-      for (const Access& read : reader.reads) {
-        if (read.tensor == tensor.name)
-          elements = elements.unite(read.relation.intersect_domain(domain_in(nest_, reader)).range());
-      }
-    }
-    return elements.coalesce();
-  }
-
-  /// Backward bounds: no temporary is computed where nobody reads it. Readers come after writers, so one sweep from the end suffices
-  /// for nests without cycles between tensors; with cycles the result is still right, only larger than it could be.
-  void shrink_to_need() {
-    for (std::size_t k = nest_.statements.size(); k-- > 0;) {
-      Statement& statement = nest_.statements[k];
-      const Tensor& tensor = nest_.tensor(statement.write.tensor);
-      if (tensor.role != TensorRole::temporary) continue;
-      const isl::set domain = domain_in(nest_, statement);
-      const isl::set used = statement.write.relation.intersect_range(needed(tensor)).domain().intersect(domain);
-      if (!domain.is_subset(used)) narrow(statement, statement.domain.intersect(used));
-    }
-  }
-
-  void decide_selects(Statement& statement) const {
-    const isl::set domain = domain_in(nest_, statement);
-    const ScalarExpr before = statement.value;
-    statement.value = before.rewrite([&](const ScalarExpr& node) {
-      if (node.op() != ScalarOp::select) return node;
-      const auto condition = condition_set(old_, statement, node.args()[0]);
-      if (!condition) return node;
-      if (domain.is_subset(*condition)) return node.args()[1];
-      return domain.is_disjoint(*condition) ? node.args()[2] : node;
-    });
-    if (!statement.value.equals(before)) compact(statement);
   }
 
   const Nest old_;

@@ -14,6 +14,7 @@ const Rule& online_rule();
 const Rule& moments_rule();
 const Rule& defer_factor_rule();
 const Rule& neutral_terms_rule();
+const Rule& finite_masks_rule();
 const Rule& skip_neutral_rule();
 const Rule& start_extremum_rule();
 const Rule& exp2_scale_rule();

@@ -7,6 +7,7 @@
 #include <cstdlib>
 
 #include "poly/algebra/values/nest_edit.h"
+#include "poly/nest/scalar_share.h"
 
 namespace nestor {
 namespace {
@@ -16,7 +17,8 @@ constexpr std::int64_t kLargestInteger = 2147483647, kLargestExact = 1 << 24;
 
 class Integers {
  public:
-  Integers(const Nest& nest, const Statement& statement) : statement_(statement), domain_(domain_in(nest, statement)) {
+  Integers(const Nest& nest, const Statement& statement, bool check_indices)
+      : statement_(statement), check_indices_(check_indices), domain_(domain_in(nest, statement)) {
     for (unsigned k = 0; k < static_cast<unsigned>(isl_set_dim(domain_.get(), isl_dim_param)); ++k) {
       domain_ = isl::manage(isl_set_upper_bound_si(domain_.release(), isl_dim_param, k, kLargestInteger));
     }
@@ -25,7 +27,8 @@ class Integers {
   /// The expression as an affine function, if every step of its arithmetic is exact.
   std::optional<isl::pw_aff> of(const ScalarExpr& expr) const {
     const auto value = plain(expr);
-    return value && fits(*value, expr.type()) ? value : std::nullopt;
+    const bool exact = expr.op() == ScalarOp::index && !check_indices_;
+    return value && (exact || fits(*value, expr.type())) ? value : std::nullopt;
   }
 
  private:
@@ -114,40 +117,90 @@ class Integers {
   }
 
   const Statement& statement_;
+  const bool check_indices_;
   isl::set domain_;
+};
+
+/// Conditions built of comparisons. A choice between values is taken apart where it is compared: what is compared is a number on either side.
+class Conditions {
+ public:
+  Conditions(const Nest& nest, const Statement& statement, bool check_indices)
+      : integers_(nest, statement, check_indices), space_(statement.domain.space()) {}
+
+  std::optional<isl::set> holds(const ScalarExpr& condition) const {
+    switch (condition.op()) {
+      case ScalarOp::constant:
+        return always(condition.number() != 0);
+      case ScalarOp::logical_not:
+        return complement(holds(condition.args()[0]));
+      case ScalarOp::logical_and:
+      case ScalarOp::logical_or: {
+        const auto a = holds(condition.args()[0]), b = holds(condition.args()[1]);
+        if (!a || !b) return std::nullopt;
+        return condition.op() == ScalarOp::logical_and ? a->intersect(*b) : a->unite(*b);
+      }
+      case ScalarOp::select:
+        return chosen(condition.args()[0], holds(condition.args()[1]), holds(condition.args()[2]));
+      case ScalarOp::cast:
+        return is_boolean(condition) ? holds_as_number(condition.args()[0]) : std::nullopt;
+      case ScalarOp::lt:
+      case ScalarOp::le:
+      case ScalarOp::eq:
+        return compared(condition.op(), condition.args()[0], condition.args()[1]);
+      default:
+        return std::nullopt;
+    }
+  }
+
+ private:
+  static bool is_boolean(const ScalarExpr& expr) { return expr.type() == ElementType::boolean; }
+
+  isl::set always(bool holds) const { return holds ? isl::set::universe(space_) : isl::set::empty(space_); }
+
+  static std::optional<isl::set> complement(const std::optional<isl::set>& set) {
+    return set ? std::optional(set->complement()) : std::nullopt;
+  }
+
+  std::optional<isl::set> chosen(const ScalarExpr& condition, const std::optional<isl::set>& yes,
+                                 const std::optional<isl::set>& no) const {
+    const auto first = holds(condition);
+    if (!first || !yes || !no) return std::nullopt;
+    return first->intersect(*yes).unite(first->complement().intersect(*no));
+  }
+
+  /// A number counts as true unless it is 0.
+  std::optional<isl::set> holds_as_number(const ScalarExpr& value) const {
+    return is_boolean(value) ? holds(value) : complement(compared(ScalarOp::eq, value, ScalarExpr::constant(0, value.type())));
+  }
+
+  std::optional<isl::set> compared(ScalarOp op, const ScalarExpr& a, const ScalarExpr& b) const {
+    for (const bool left : {true, false}) {
+      const ScalarExpr& side = left ? a : b;
+      const auto with = [&](const ScalarExpr& value) { return left ? compared(op, value, b) : compared(op, a, value); };
+      if (side.op() == ScalarOp::select) return chosen(side.args()[0], with(side.args()[1]), with(side.args()[2]));
+      if (side.op() == ScalarOp::cast && is_boolean(side.args()[0]))  // 1 or 0
+        return chosen(side.args()[0], with(ScalarExpr::constant(1, side.type())), with(ScalarExpr::constant(0, side.type())));
+    }
+    if (a.op() == ScalarOp::constant && b.op() == ScalarOp::constant) {
+      const double x = a.number(), y = b.number();
+      return always(op == ScalarOp::lt ? x < y : op == ScalarOp::le ? x <= y : x == y);
+    }
+    const auto x = integers_.of(a), y = integers_.of(b);
+    if (!x || !y) return std::nullopt;
+    if (op == ScalarOp::lt) return x->lt_set(*y);
+    return op == ScalarOp::le ? x->le_set(*y) : x->eq_set(*y);
+  }
+
+  const Integers integers_;
+  const isl::space space_;
 };
 
 }  // namespace
 
-std::optional<isl::set> condition_set(const Nest& nest, const Statement& statement, const ScalarExpr& condition) {
-  switch (condition.op()) {
-    case ScalarOp::constant: {
-      const isl::set universe = isl::set::universe(statement.domain.space());
-      return condition.number() != 0 ? universe : isl::set::empty(statement.domain.space());
-    }
-    case ScalarOp::logical_not: {
-      const auto a = condition_set(nest, statement, condition.args()[0]);
-      return a ? std::optional(a->complement()) : std::nullopt;
-    }
-    case ScalarOp::logical_and:
-    case ScalarOp::logical_or: {
-      const auto a = condition_set(nest, statement, condition.args()[0]);
-      const auto b = condition_set(nest, statement, condition.args()[1]);
-      if (!a || !b) return std::nullopt;
-      return condition.op() == ScalarOp::logical_and ? a->intersect(*b) : a->unite(*b);
-    }
-    case ScalarOp::lt:
-    case ScalarOp::le:
-    case ScalarOp::eq:
-      break;
-    default:
-      return std::nullopt;
-  }
-  const Integers integers(nest, statement);
-  const auto a = integers.of(condition.args()[0]), b = integers.of(condition.args()[1]);
-  if (!a || !b) return std::nullopt;
-  if (condition.op() == ScalarOp::lt) return a->lt_set(*b);
-  return condition.op() == ScalarOp::le ? a->le_set(*b) : a->eq_set(*b);
+std::optional<isl::set> condition_set(const Nest& nest, const Statement& statement, const ScalarExpr& condition,
+                                      bool check_indices) {
+  if (!is_short(condition)) return std::nullopt;
+  return Conditions(nest, statement, check_indices).holds(condition);
 }
 
 }  // namespace nestor

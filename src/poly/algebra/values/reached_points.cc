@@ -63,7 +63,7 @@ class Reach {
       if (condition.op() == ScalarOp::logical_and) return {a.true_at.intersect(b.true_at), a.false_at.unite(b.false_at)};
       return {a.true_at.unite(b.true_at), a.false_at.intersect(b.false_at)};
     }
-    const auto holds = condition_set(nest_, statement_, condition);
+    const auto holds = condition_set(nest_, statement_, condition, true);
     if (!holds) return {points, points};  // data decide, or integers that may wrap around
     return {points.intersect(*holds), points.subtract(*holds)};
   }

@@ -1,0 +1,65 @@
+// Points that are needed.
+#include "poly/algebra/analysis/needed_points.h"
+
+#include <isl/map.h>
+#include <isl/set.h>
+
+#include "poly/algebra/values/condition.h"
+#include "poly/algebra/values/nest_edit.h"
+#include "poly/nest/nest_sets.h"
+
+namespace nestor {
+namespace {
+
+/// Elements of a tensor that some statement reads.
+isl::set needed(const Nest& nest, const Tensor& tensor) {
+  isl::set elements = isl::set::empty(tensor_box(tensor).space());
+  for (const Statement& reader : nest.statements) {
+    for (const Access& read : reader.reads) {
+      if (read.tensor == tensor.name) elements = elements.unite(read.relation.intersect_domain(domain_in(nest, reader)).range());
+    }
+  }
+  return elements.coalesce();
+}
+
+void decide_selects_of(const Nest& nest, Statement& statement) {
+  const isl::set domain = domain_in(nest, statement);
+  const ScalarExpr before = statement.value;
+  statement.value = before.rewrite([&](const ScalarExpr& node) {
+    if (node.op() != ScalarOp::select) return node;
+    const auto condition = condition_set(nest, statement, node.args()[0]);
+    if (!condition) return node;
+    if (domain.is_subset(*condition)) return node.args()[1];
+    return domain.is_disjoint(*condition) ? node.args()[2] : node;
+  });
+  if (!statement.value.equals(before)) compact(statement);
+}
+
+}  // namespace
+
+void narrow(const Nest& nest, Statement& statement, const isl::set& domain) {
+  const isl::set plain = domain.intersect_params(full_context(nest)).coalesce();
+  isl::set simple = isl::manage(isl_set_gist_params(plain.copy(), full_context(nest).release())).coalesce();
+  for (unsigned k = 0; k < simple.tuple_dim(); ++k) {
+    simple = isl::manage(isl_set_set_dim_name(simple.release(), isl_dim_set, k, statement.dims[k].c_str()));
+  }
+  statement.domain = simple;
+}
+
+void shrink_to_need(Nest& nest) {
+  for (std::size_t k = nest.statements.size(); k-- > 0;) {
+    Statement& statement = nest.statements[k];
+    const Tensor& tensor = nest.tensor(statement.write.tensor);
+    if (tensor.role != TensorRole::temporary) continue;
+    const isl::set domain = domain_in(nest, statement);
+    const isl::set used = statement.write.relation.intersect_range(needed(nest, tensor)).domain().intersect(domain);
+    if (!domain.is_subset(used)) narrow(nest, statement, statement.domain.intersect(used));
+  }
+}
+
+void decide_selects(Nest& nest) {
+  for (Statement& statement : nest.statements) decide_selects_of(nest, statement);
+  std::erase_if(nest.statements, [&](const Statement& s) { return domain_in(nest, s).is_empty(); });
+}
+
+}  // namespace nestor
