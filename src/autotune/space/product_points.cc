@@ -5,6 +5,7 @@
 #include "codegen/tile/analysis/op_shape.h"
 #include "codegen/tile/contraction.h"
 #include "poly/algebra/operands/half_products.h"
+#include "support/rounding.h"
 
 #include <algorithm>
 #include <optional>
@@ -136,6 +137,23 @@ std::optional<ProductAxes> axes_of(const Nest& nest, const NestStructure& struct
   return axes;
 }
 
+/// A side of a tile for so many rows or columns: the usual one, or three quarters of it where these are filled so much better (48, 96, 144).
+std::int64_t fitting_side(std::int64_t extent, std::int64_t usual) {
+  constexpr double kWorth = 1.2;
+  const std::int64_t shorter = usual / 4 * 3;
+  if (2 * extent <= usual) return usual;  // which smaller tiles suit
+  const auto padded = [&](std::int64_t side) { return static_cast<double>(round_up(std::max<std::int64_t>(extent, 1), side)); };
+  return padded(shorter) * kWorth < padded(usual) ? shorter : usual;
+}
+
+/// Threads of a tile, each of which has 8 x 8 results of a usual large one, 4 x 4 of the next, 8 of a small one; of a shorter one as many as rows
+/// and columns have equal shares for.
+std::int64_t threads_of_tile(std::int64_t usual, int short_sides) {
+  if (usual == 32) return 128;
+  const std::int64_t shorter = usual == 128 ? 256 : 128;
+  return short_sides == 0 ? 256 : shorter / short_sides;
+}
+
 }  // namespace
 
 std::vector<int> tiled_by_products(const Nest& nest, const NestStructure& structure, const FusionGroup& group) {
@@ -158,8 +176,12 @@ std::vector<NamedValues> likely_product_tiles(const Nest& nest, const NestStruct
     NamedValues values{{"reduction_axis", -1}, {"cluster", 1}, {"persistent", 0},
                        {"prefetch", 0},        {"staging", 0}, {"streaming", 0}};
     for (const int axis : group.axes) values[name_of(axis)] = 1;
-    values[name_of(axes->row)] = values[name_of(axes->column)] = tile;
-    values["threads"] = tile * tile / (tile == 32 ? 8 : tile == 64 ? 16 : 64);
+    const auto side = [&](int axis) {
+      return tile == 32 ? tile : fitting_side(structure.axes[static_cast<std::size_t>(axis)].extent, tile);
+    };
+    values[name_of(axes->row)] = side(axes->row);
+    values[name_of(axes->column)] = side(axes->column);
+    values["threads"] = threads_of_tile(tile, int{side(axes->row) < tile} + int{side(axes->column) < tile});
     points.push_back(std::move(values));
   }
   // Large blocks of sums read less, where enough of them keep all multiprocessors busy.

@@ -182,6 +182,15 @@ class BlockMutator {
       for (std::size_t k = 0; k < op.op.reads.size(); ++k)
         change("another read carried", [&](auto& o) { o.carried = static_cast<int>(k); });
     }
+    if (op.chosen) {
+      change("no chosen terms", [](auto& o) { o.chosen.reset(); });
+      for (const int by : {-1, 1}) change("another dim of chosen terms", [&](auto& o) { o.chosen->dim += by; });
+      for (std::size_t k = 0; k < op.op.indices.size(); ++k)
+        change("another index of chosen terms", [&](auto& o) { o.chosen->index = static_cast<int>(k); });
+      change("another place of chosen terms", [](auto& o) {
+        o.chosen->place = ScalarExpr::make(ScalarOp::add, {o.chosen->place, ScalarExpr::constant(1, ElementType::i32)});
+      });
+    }
     if (op.own_sums) {
       change("no own sums", [](auto& o) { o.own_sums.reset(); });
       for (const int count : {1, 5, 32}) change("other sums at once", [&](auto& o) { o.own_sums->at_once = count; });

@@ -12,6 +12,7 @@
 #include "support/simt/simt_window_programs.h"
 
 #include <functional>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <ostream>
@@ -306,6 +307,20 @@ inline std::vector<SimtCase> simt_cases() {
     list.add("prefix_misaligned", prefix_program({.columns = 512, .backward = backward, .kept = true}), {{"rows", 3}},
              {.misalignment = 1, .tolerance = 1e-4}, 64);
   }
+  for (const bool falls : {false, true}) {
+    for (const bool twice : {false, true})
+      list.add("lookup", lookup_program({.falls = falls, .twice = twice}), {{"rows", 9}, {"keys", 43}}, plain, 64);
+    for (const std::int64_t words : {0, 1, 30})
+      list.add("lookup_unknown", lookup_program({.words = 0, .falls = falls}), {{"rows", 5}, {"keys", 7}, {"words", words}},
+               plain, 32);
+  }
+  for (const std::int64_t keys : {64, 128})
+    list.add("lookup_vectors", lookup_program({}), {{"rows", 9}, {"keys", keys}}, plain, 32);
+  list.add("lookup_least", lookup_program({.other = std::numeric_limits<double>::infinity(), .combine = ReductionOp::min}),
+           {{"rows", 9}, {"keys", 43}}, plain, 64);
+  list.add("lookup_of_all", lookup_program({.other = 0.5}), {{"rows", 9}, {"keys", 43}}, {.tolerance = 1e-5}, 64);
+  list.add("lookup_by_terms", lookup_program({.twice = true, .follows = true}), {{"rows", 9}, {"keys", 43}}, {.tolerance = 1e-5},
+           64);
   for (const bool backward : {false, true}) {
     for (const std::int64_t steps : {0, 1, 7, 8, 9, 30})
       list.add("recurrence", recurrence_program(false, backward), {{"rows", 37}, {"steps", steps}}, plain, 32);

@@ -78,6 +78,42 @@ inline TileProgram key_counts_program(std::int64_t tile, bool weighed) {
   return m.finish(loop("bo", 0, floor_div(var("bins") + IntExpr(tile - 1), tile), leaf(op), LoopKind::gpu_block));
 }
 
+/// What a look-up in a table is like.
+struct LookupForm {
+  std::int64_t words = 20;  ///< entries of a row; 0: not known when compiling
+  bool falls = false;       ///< entries are counted from the other end
+  bool twice = false;       ///< a second sum, of some terms alone, stands inside
+  bool follows = false;     ///< terms do not agree which of them counts
+  double other = 0;         ///< what the terms are that the key does not name
+  ReductionOp combine = ReductionOp::add;
+};
+
+/// out[i, j] = sum over c, d of (key[j] = c - 2 ? t[i, c] y[d] : 0), with whole numbers of x for keys, many of them no entry's; by tiles of rows.
+inline TileProgram lookup_program(const LookupForm& form) {
+  constexpr std::int64_t kTile = 4;
+  ProgramMaker m("lookup");
+  m.size("rows").size("keys");
+  if (form.words == 0) m.size("words");
+  const IntExpr words = form.words == 0 ? var("words") : IntExpr(form.words), first = IntExpr(kTile) * var("io"),
+                i = first + var("i"), c = var("c");
+  const int table = m.input("t", ElementType::f32, {var("rows"), words}), x = m.input("x", ElementType::f32, {var("keys")}),
+            y = m.input("y", ElementType::f32, {3}), out = m.output("out", ElementType::f32, {var("rows"), var("keys")});
+  TileOp op = make_op(OpKind::reduce, "found",
+                      {parallel_dim("i", 0, min(IntExpr(kTile), var("rows") - first), kTile), parallel_dim("j", 0, var("keys")),
+                       reduced_dim("c", 0, words), reduced_dim("d", 0, form.twice ? 3 : 1)},
+                      {out, {i, var("j")}}, {{table, {i, c}}, {x, {var("j")}}, {y, {var("d")}}});
+  op.indices = {form.falls ? IntExpr(17) - c : c - IntExpr(2), var("d")};
+  const ScalarExpr scaled = times(ScalarExpr::constant(40), form.follows ? plus(m.read(op, 1), m.read(op, 2)) : m.read(op, 1)),
+                   key = ScalarExpr::cast(ElementType::i32, ScalarExpr::make(ScalarOp::floor, {scaled}));
+  ScalarExpr named = ScalarExpr::make(ScalarOp::eq, {key, ScalarExpr::index(0)});
+  const ScalarExpr early = ScalarExpr::make(ScalarOp::lt, {ScalarExpr::index(1), ScalarExpr::constant(2, ElementType::i32)});
+  if (form.twice) named = ScalarExpr::make(ScalarOp::logical_and, {early, named});
+  op.value = ScalarExpr::make(ScalarOp::select, {named, times(m.read(op, 0), m.read(op, 2)), ScalarExpr::constant(form.other)});
+  op.reduction = form.combine;
+  op.initialize = true;
+  return m.finish(loop("io", 0, floor_div(var("rows") + IntExpr(kTile - 1), kTile), leaf(op), LoopKind::gpu_block));
+}
+
 /// y[b, t + 1, c] = y[b, t, c + shift] / 2 + x[b, c], columns modulo 256, and y[b, 0, c] = x[b, c]: the steps of a block, in memory.
 inline TileProgram stepped_columns_program(std::int64_t shift) {
   constexpr std::int64_t kWidth = 256;

@@ -72,7 +72,7 @@ TEST(GpuSpace, FirstGuessesOfProductsOfFloatsGiveEachThreadABlockOfSums) {
 TEST(GpuSpace, FewSumsAreGuessedInSmallerBlocks) {
   SearchedProblem problem(samples::matmul(90, 100, 90), {});
   for (const auto& [loop, tile] : tiles_of(problem.space->candidate(problem.space->defaults().front())))
-    EXPECT_EQ(tile, 64) << loop;
+    EXPECT_EQ(tile, loop.ends_with(".i") ? 48 : 64) << loop << ": 90 rows fill two tiles of 48 better";
 }
 
 /// Means of columns, and what is left of x without them.

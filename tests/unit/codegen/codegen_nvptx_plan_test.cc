@@ -176,6 +176,29 @@ TEST(NvptxPlan, sums_that_no_operand_follows_share_all_loads) {
   }
 }
 
+TEST(NvptxPlan, terms_that_data_names_are_looked_at_alone) {
+  const auto chosen = [](const LookupForm& form) { return Planned(lookup_program(form), true).op("found").chosen; };
+  for (const bool falls : {false, true}) {
+    ASSERT_TRUE(chosen({.falls = falls, .twice = true}));
+    EXPECT_EQ(chosen({.falls = falls, .twice = true})->dim, 2);
+  }
+  EXPECT_TRUE(chosen({.words = 0}));
+  EXPECT_TRUE(chosen({.other = std::numeric_limits<double>::infinity(), .combine = ReductionOp::min}));
+  EXPECT_FALSE(chosen({.other = 0.5})) << "the others count";
+  EXPECT_FALSE(chosen({.combine = ReductionOp::max})) << "0 is no least number";
+  EXPECT_FALSE(chosen({.twice = true, .follows = true})) << "each term has a place of its own";
+}
+
+// However many entries there are, and however long it would take to look at all of them.
+TEST(NvptxPlan, a_look_up_takes_no_loop) {
+  const auto work = [](std::int64_t words) {
+    const Planned plan(lookup_program({.words = words}), true);
+    return nvptx::least_clocks(plan.block, {{"rows", 512}, {"keys", 512}}, 132);
+  };
+  EXPECT_GT(work(20), 0);
+  EXPECT_EQ(work(20), work(20000));
+}
+
 TEST(NvptxPlan, steps_that_need_their_own_columns_have_no_barriers) {
   for (const std::int64_t shift : {0, 37}) {
     const TileProgram program = stepped_columns_program(shift);

@@ -73,6 +73,46 @@ TEST(LateDefinitions, SumsShareWhatTheirOperandsAreMadeOf) {
   EXPECT_THAT(order_after(nest), ElementsAre("W", "L_init", "L_update", "W2", "PV_init", "PV_update", "below", "O"));
 }
 
+/// Scores, how large they are before each of them, levels that come from another product, and what reads both.
+Nest sums_beside_levels(const std::string& other_reader = "") {
+  const std::string row = "0 <= i < R", pair = row + " and 0 <= j < R", level = row + " and 0 <= p < 8";
+  samples::NestBuilder nest("sums_beside_levels", {{"R", 9}});
+  nest.tensor("q", TensorRole::input, {"R", "16"}, ElementType::f16)
+      .tensor("w", TensorRole::input, {"8", "16"}, ElementType::f16)
+      .tensor("near", TensorRole::temporary, {"R", "R"})
+      .tensor("raw", TensorRole::temporary, {"R", "R"})
+      .tensor("sum", TensorRole::temporary, {"R", "R"})
+      .tensor("place", TensorRole::temporary, {"R", "R"})
+      .tensor("level", TensorRole::temporary, {"R", "8"})
+      .tensor("out", TensorRole::output, {"R", "R"});
+  const auto wide = [](int ordinal) { return ScalarExpr::cast(ElementType::f32, read(ordinal, ElementType::f16)); };
+  const ScalarExpr product = wide(0) * wide(1);
+  nest.statement("near_init[i, j] : " + pair, "near[i, j]", {}, number(0))
+      .statement("near[i, j, e] : " + pair + " and 0 <= e < 16", "near[i, j]", {"q[i, e]", "q[j, e]"}, product, ReductionOp::add)
+      .statement("raw[i, j] : " + pair, "raw[i, j]", {"near[i, j]"}, read(0))
+      .statement("sum_init[i, j] : " + pair, "sum[i, j]", {}, number(0))
+      .statement("sum[i, j, l] : " + pair + " and j <= l < R", "sum[i, j]", {"raw[i, l]"}, read(0) * read(0), ReductionOp::add)
+      .statement("place[i, j] : " + pair, "place[i, j]", {"sum[i, j]"}, read(0) * number(2));
+  if (!other_reader.empty())
+    nest.tensor("other", TensorRole::output, {"R", "R"})
+        .statement("other[i, j] : " + pair, "other[i, j]", {other_reader + "[i, j]"}, read(0));
+  return nest.statement("level_init[i, p] : " + level, "level[i, p]", {}, number(0))
+      .statement("level[i, p, e] : " + level + " and 0 <= e < 16", "level[i, p]", {"q[i, e]", "w[p, e]"}, product,
+                 ReductionOp::add)
+      .statement("out[i, j] : " + pair + " and j < 8", "out[i, j]", {"place[i, j]", "level[i, j]"}, read(0) * read(1))
+      .build();
+}
+
+TEST(LateDefinitions, SumsOverRowsOfProductsWaitForOtherProducts) {
+  const Nest nest = sums_beside_levels();
+  EXPECT_THAT(order_after(nest),
+              ElementsAre("near_init", "near", "raw", "level_init", "level", "sum_init", "sum", "place", "out"));
+  EXPECT_NO_THROW(validate(rule("late_definitions").apply(nest, {}).nest));
+  EXPECT_FALSE(matches(rule("late_definitions").apply(nest, {}).nest)) << "once";
+  EXPECT_FALSE(matches(sums_beside_levels("sum"))) << "another one reads the sum";
+  EXPECT_FALSE(matches(sums_beside_levels("place"))) << "it is needed at once";
+}
+
 TEST(LateDefinitions, OthersStayWhereTheyAre) {
   EXPECT_FALSE(matches(samples::early_denominator(false))) << "the second sum has other operands";
   EXPECT_FALSE(matches(samples::late_division_norm())) << "the second sum reads the mean";

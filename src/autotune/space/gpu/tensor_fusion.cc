@@ -178,11 +178,16 @@ bool stands_alone(const std::string& rule) {
          rule == kShortRowsRule;
 }
 
-/// Of the columns that make up for reading rows of many terms: fewer columns read them again and again.
+/// Of the columns that make up for reading rows of many terms: fewer columns read them again and again. What a usual tile has to multiply in
+/// the time in which both operands come from the second cache.
 double filled_columns(const TensorAxes& axes) {
-  constexpr std::int64_t kColumns = 64, kManyTerms = 64;
+  constexpr std::int64_t kSide = 256, kManyTerms = 64;
+  constexpr double kProducts = 2048, kElements = 14;  // in a clock of a multiprocessor
   if (axes.inner * axes.taps < kManyTerms) return 1;
-  return static_cast<double>(std::min(axes.column_extent, kColumns)) / kColumns;
+  const auto rows = static_cast<double>(
+                 std::min(axes.row_extent * std::min<std::int64_t>(axes.pack_extent, nvptx::kMostPacked), kSide)),
+             columns = static_cast<double>(std::min(axes.column_extent, kSide));
+  return std::min(1.0, rows * columns / kProducts / ((rows + columns) / kElements));
 }
 
 /// Elements that kernels beside the heaviest one's write after the rules, but for products of matrices.

@@ -131,10 +131,11 @@ int axis_of_column_sums(const Nest& nest, const NestStructure& structure, const 
   // Of all dims of a sum, or of some of those of a long one.
   const auto add = [&](const LoopGroup& loop_group, const Statement& statement, bool whole) {
     for (const Access& read : statement.reads) {
-      // What has fewer dims than the sum has is read again and again.
+      // What has fewer dims than the sum has is read again and again; what has none of its results' (weights of terms), by all of these.
       const std::vector<int> axes = common_axes_of(group, loop_group, read);
       const bool summed = std::find(axes.begin(), axes.end(), -1) != axes.end();
-      if (axes.empty() || (whole ? axes.size() < statement.dims.size() : !summed)) continue;
+      const bool weighs = std::all_of(axes.begin(), axes.end(), [](int axis) { return axis < 0; });
+      if (axes.empty() || (whole ? axes.size() < statement.dims.size() : !summed || weighs)) continue;
       alike = alike && axes.back() >= 0 && (found < 0 || found == axes.back());
       found = axes.back();
     }

@@ -337,11 +337,18 @@ std::string NestCandidate::make_shape(const FusionGroup& group, GroupShape& shap
   const auto tile = shape.plan.tile.find(columns);
   const bool narrow = beside && tile != shape.plan.tile.end() && tile->second > 0 && tile->second < kFewestColumns &&
                       chosen_.structure.axes[static_cast<std::size_t>(columns)].extent >= kFewestColumns;
+  // Single rows of a product would read all its columns for each.
+  const std::vector<int> tiled = tiled_by_products(nest, chosen_.structure, group);
+  const bool single_rows = beside && !is_main(group) && std::any_of(tiled.begin(), tiled.end(), [&](int axis) {
+                             const auto rows = shape.plan.tile.find(axis);
+                             return rows != shape.plan.tile.end() && rows->second == 1 &&
+                                    chosen_.structure.axes[static_cast<std::size_t>(axis)].extent >= kFewestColumns;
+                           });
   // Tiles of the main group may be single points here, of which each would have a block.
   const GpuGroup part{nest, chosen_.structure, group, shape.plan, facts_.sizes};
   const bool idle = beside && !is_main(group) &&
                     ((points_of_block(part) < kWarp && points_of_all(group) >= kWarp) || leaves_units_idle(part, shape.on_gpu));
-  if (!narrow && !idle && (!beside || !on_tensor_cores())) {
+  if (!narrow && !idle && !single_rows && (!beside || !on_tensor_cores())) {
     std::string why = infeasible();
     if (why.empty() || !beside) return why;
   }

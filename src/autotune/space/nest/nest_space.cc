@@ -131,7 +131,12 @@ std::vector<std::int64_t> NestSpace::tile_choices(std::int64_t extent, bool lead
   const std::int64_t most = leading ? 8 : 512;
   // Tiles of products may be a little larger than what they cover: threads have equal blocks of them, whatever the size.
   const std::int64_t end = multiplied ? 2 * extent : extent;
-  for (std::int64_t tile = 2; tile <= most && tile < end; tile *= 2) choices.push_back(tile);
+  for (std::int64_t tile = 2; tile <= most && tile < end; tile *= 2) {
+    choices.push_back(tile);
+    // Three quarters of the usual ones fill better what is 48, 96 or 144 long.
+    const std::int64_t between = tile / 2 * 3;
+    if (multiplied && (between == 48 || between == 96) && between < end) choices.push_back(between);
+  }
   return choices;
 }
 

@@ -16,6 +16,7 @@ constexpr BlockPass kPasses[] = {
     {"followers", [](BlockPlan& plan, const Target&, int) { gather_followers(plan); }},
     {"persistence", [](BlockPlan& plan, const Target&, int) { reside(plan); }},
     {"roles", [](BlockPlan& plan, const Target&, int) { choose_roles(plan); }},
+    {"chosen terms", [](BlockPlan& plan, const Target&, int) { choose_terms(plan); }},
     {"layouts", [](BlockPlan& plan, const Target& target, int exact) { choose_layouts(plan, target.threads, exact); }},
     {"placement", [](BlockPlan& plan, const Target&, int) { place_scratch(plan); }},
     {"vectors", [](BlockPlan& plan, const Target&, int) { choose_vectors(plan); }},

@@ -4,6 +4,8 @@
 //            r_x = sum over c of f(t_(x, c), ..), in f32: what experts say, mixed by weights of each row.
 // Rewrite    t0_x, t1_x, .., each with its own start and sum, where c is 0, 1, ..; r_x is one value, of f(t0_x, ..), f(t1_x, ..), .. added up in
 //            this order. So one kernel has all sums in tiles of the same rows and columns, and mixes them there.
+//            Or: some who read t need several of its elements along c at once (halves that are turned by an angle), others one after the other
+//            (the sum of their squares). All of them are written once for each c that they have, sums from the first c on.
 // Conditions start, sum and reader are alone in their loops and the only ones that know t; its index of c is a dim of start and sum.
 // Proof      an element of t has the same terms in the same order, whatever it is called. For r, see few_terms.h.
 // Rounding   none: the same operations on the same values.
@@ -142,14 +144,35 @@ void inline_weights(const Nest& nest, Statement& value) {
     inline_read(nest, value, static_cast<int>(read - value.reads.begin()));
 }
 
+/// The nest with a temporary for each of the parts of the sums' results that meet somewhere.
+std::optional<Nest> parts_of_sums(const Nest& nest, const Statement& sum, std::string& why) {
+  const Tensor& tensor = nest.tensor(sum.write.tensor);
+  if (!half_products(sum) || sum.reduction != ReductionOp::add || tensor.role != TensorRole::temporary ||
+      tensor.type != ElementType::f32)
+    return std::nullopt;
+  why = "it is not read by one sum of a few of its elements alone, and no few parts of it meet";
+  for (std::size_t index = 0; index < tensor.shape.size(); ++index) {
+    const int dim = dim_of_index(sum, index);
+    if (dim < 0 || few_values(domain_in(nest, sum), {dim}).size() < 2) continue;
+    if (auto apart = with_parts_apart(nest, tensor.name, index)) return apart;
+  }
+  return std::nullopt;
+}
+
 std::vector<RuleMatch> find(const Nest& nest) {
   std::string why;
   return matching_statements(nest, kName, [&](const Statement& statement) {
-    return separation(nest, statement, why) ? "each of the sums that are mixed has a temporary of its own" : "";
+    const bool found = separation(nest, statement, why) || parts_of_sums(nest, statement, why);
+    return found ? "each of the sums that are mixed has a temporary of its own" : "";
   });
 }
 
 RuleResult apply(const Nest& nest, const std::vector<std::string>& target) {
+  std::string why;
+  const Statement& wanted = nest.statement(statement_argument(nest, kName, target, 1));
+  if (!separation(nest, wanted, why)) {
+    if (auto apart = parts_of_sums(nest, wanted, why)) return {std::move(*apart), {}, false};
+  }
   Separation found = required_match(nest, kName, target, separation);
   Nest result = std::move(found.nest);
   const Statement sum = result.statement(found.sum), start = result.statement(found.start);

@@ -3,7 +3,10 @@
 // Pattern    a temporary of one elementwise definition that needs what a sum or an extremum has accumulated, behind it another such
 //            reduction that needs the same temporary, and behind that the first reader (a row's denominator between two sums over weights).
 // Rewrite    the definition moves to just before its first reader, and before what starts that one where it is a reduction.
-// Conditions the definition is alone in its loops, and nothing between writes what it reads.
+//            Or: a definition of what rows of products sum up to (how many gates there are before each), behind it a sum of products that has
+//            nothing to do with it, and behind that its first reader, which goes along the same rows.
+// Rewrite    the sum, its start and the definition move there together.
+// Conditions the definition is alone in its loops, and nothing between writes what it reads; the same of the sum, which nobody else reads.
 // Proof      statements that neither write nor read what the other one writes may change places. Loops of reductions before and behind the
 //            old place may then become one, which a statement between them that needs the first one's result forbids.
 // Rounding   none: the same operations on the same values.
@@ -14,6 +17,7 @@
 #include <string>
 #include <vector>
 
+#include "poly/algebra/operands/half_products.h"
 #include "poly/algebra/rules/rule_list.h"
 #include "poly/algebra/values/nest_edit.h"
 
@@ -74,14 +78,74 @@ const Statement* later_place(const Nest& nest, const Statement& definition) {
   return nullptr;
 }
 
+/// The first statement that reads the tensor; null: none does.
+const Statement* first_reader(const Nest& nest, const std::string& tensor) {
+  const std::vector<const Statement*> readers = readers_of(nest, tensor);
+  const auto first = std::min_element(readers.begin(), readers.end(), [&](const Statement* a, const Statement* b) {
+    return position_of(nest, a->name) < position_of(nest, b->name);
+  });
+  return first == readers.end() ? nullptr : *first;
+}
+
+/// The sum that the definition alone reads, whose operands are no two tensors of 16 bits, with what starts it in front; empty: there is none.
+std::vector<const Statement*> own_sum(const Nest& nest, const Statement& definition) {
+  const std::string& tensor = definition.write.tensor;
+  if (!is_elementwise_temporary(nest, tensor) || sole_definition(nest, tensor) != &definition) return {};
+  if (definition.reads.size() != 1 || !alone_in_group(nest, definition.name)) return {};
+  const std::string& summed = definition.reads.front().tensor;
+  if (nest.tensor(summed).role != TensorRole::temporary || readers_of(nest, summed).size() != 1) return {};
+  std::vector<const Statement*> made = writers_of(nest, summed);
+  std::sort(made.begin(), made.end(),
+            [&](const Statement* a, const Statement* b) { return position_of(nest, a->name) < position_of(nest, b->name); });
+  const bool sums = made.size() == 2 && !made[0]->reduction && made[0]->reads.empty() && made[1]->reduction &&
+                    !products_of_one_width(*made[1]) && alone_in_group(nest, made[0]->name) &&
+                    alone_in_group(nest, made[1]->name);
+  return sums ? made : std::vector<const Statement*>{};
+}
+
+/// Does the sum run along rows of what sums of products make, through definitions too?
+bool sums_up_products(const Nest& nest, const Statement& sum) {
+  std::set<std::string> temporaries;
+  temporaries_of(nest, sum, temporaries);
+  return std::any_of(temporaries.begin(), temporaries.end(), [&](const std::string& tensor) {
+    const std::vector<const Statement*> writers = writers_of(nest, tensor);
+    return std::any_of(writers.begin(), writers.end(), [](const Statement* each) { return half_products(*each).has_value(); });
+  });
+}
+
+/// Statements that move to before the reader together: a sum over rows of products, and what is made of it, in front of another product.
+std::vector<std::string> late_sum(const Nest& nest, const Statement& definition, const Statement*& reader) {
+  const std::vector<const Statement*> made = own_sum(nest, definition);
+  reader = made.empty() ? nullptr : first_reader(nest, definition.write.tensor);
+  if (reader == nullptr || !sums_up_products(nest, *made[1]) || !may_recompute(nest, definition, *reader) ||
+      !may_recompute(nest, *made[1], *reader))
+    return {};
+  const std::size_t from = position_of(nest, definition.name), to = begin_with_initialisers(nest, *reader);
+  bool products = false;
+  for (std::size_t k = from + 1; k < to; ++k) {
+    if (share_temporary(nest, *made[1], nest.statements[k])) return {};  // they may have a loop in common
+    products = products || half_products(nest.statements[k]).has_value();
+  }
+  return products ? std::vector{made[0]->name, made[1]->name, definition.name} : std::vector<std::string>{};
+}
+
+void move_before(Nest& nest, const std::vector<std::string>& names, const std::string& reader) {
+  for (const std::string& name : names) {
+    const Statement moved = nest.statement(name);
+    erase_statement(nest, name);
+    insert_statement(nest, begin_with_initialisers(nest, nest.statement(reader)), moved);
+  }
+}
+
 bool move_one(Nest& nest) {
   for (std::size_t k = nest.statements.size(); k-- > 0;) {
-    const Statement definition = nest.statements[k];
-    const Statement* reader = later_place(nest, nest.statements[k]);
-    if (reader == nullptr) continue;
-    const std::string before = reader->name;
-    erase_statement(nest, definition.name);
-    insert_statement(nest, begin_with_initialisers(nest, nest.statement(before)), definition);
+    const Statement& definition = nest.statements[k];
+    const Statement* reader = later_place(nest, definition);
+    std::vector<std::string> names;
+    if (reader != nullptr) names = {definition.name};
+    if (reader == nullptr) names = late_sum(nest, definition, reader);
+    if (names.empty()) continue;
+    move_before(nest, names, std::string(reader->name));
     return true;
   }
   return false;

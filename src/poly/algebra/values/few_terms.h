@@ -21,4 +21,9 @@ std::vector<std::vector<std::int64_t>> few_values(const isl::set& domain, const 
 /// Nothing where `sum` is no such sum: how many terms it has hangs on a size or an element, or it is no sum of f32.
 std::optional<Nest> with_sum_as_value(const Nest& nest, const std::string& sum);
 
+/// The nest with a tensor in place of each part of a temporary, which index `index` tells, and of temporaries that are made of it part by part.
+/// Statements over parts are written once for each; sums over them go from part to part. nullopt: no statement needs several of them, how many parts there are hangs on a size, or a
+/// statement goes through some of them otherwise, or shares its loops.
+std::optional<Nest> with_parts_apart(const Nest& nest, const std::string& tensor, std::size_t index);
+
 }  // namespace nestor

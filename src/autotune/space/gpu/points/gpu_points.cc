@@ -117,42 +117,103 @@ void add_product_values(const GpuPointSource& source, const RuleChoice& choice, 
   }
 }
 
-/// The group of the largest product, where that is a large part of all work; else null.
-const FusionGroup* heaviest_product(const GpuPointSource& source, const RuleVariant& variant, Fusion fusion) {
-  constexpr double kPart = 0.25;
+/// Points of a sum of the loop group along the axis of that name; 0: it has none.
+std::int64_t terms_along(const NestStructure& structure, const LoopGroup& loop_group, const std::string& axis) {
+  for (std::size_t k = 0; k < loop_group.axes.size(); ++k) {
+    if (loop_group.reduced[k] && structure.axes[static_cast<std::size_t>(loop_group.axes[k])].name == axis)
+      return loop_group.extents[k];
+  }
+  return 0;
+}
+
+/// Sums that have parts: along which axis, how many terms each has at least, and whether terms may be other than products of two.
+struct SumsInParts {
+  std::string axis;
+  std::int64_t fewest_terms = 2;
+  bool other_terms = false;
+};
+
+/// The group of the largest such product; null: there is none, another one is larger, or it is no large part of all work.
+const FusionGroup* heaviest_product(const GpuPointSource& source, const RuleVariant& variant, Fusion fusion,
+                                    const SumsInParts& wanted) {
+  constexpr double kPart = 0.25, kAlike = 0.9;
   const Nest& nest = source.variants.nest(variant);
-  const FusionGroup* group = heaviest_of(source.variants, variant, fusion, [&](const FusionGroup& each) {
-    return multiplies(nest, variant.structure, {each.heaviest});
-  });
+  const auto has_tiles = [&](const FusionGroup& each) {
+    return multiplies(nest, variant.structure, {each.heaviest}) ||
+           (wanted.other_terms && !tiled_by_products(nest, variant.structure, each).empty());
+  };
+  const auto has_terms = [&](const FusionGroup& each) {
+    const LoopGroup& heavy = variant.structure.loop_groups[static_cast<std::size_t>(each.heaviest)];
+    return has_tiles(each) && terms_along(variant.structure, heavy, wanted.axis) >= wanted.fewest_terms;
+  };
+  const FusionGroup *group = heaviest_of(source.variants, variant, fusion, has_terms),
+                    *largest = heaviest_of(source.variants, variant, fusion, has_tiles);
+  if (group == nullptr) return nullptr;
+  if (group != largest && (heaviest_points(variant, *group) < kAlike * heaviest_points(variant, *largest) ||
+                           !multiplies(nest, variant.structure, {largest->heaviest})))
+    return nullptr;
   const double all = heaviest_points(variant, source.variants.heaviest(variant, fusion));
-  return group != nullptr && heaviest_points(variant, *group) >= kPart * all ? group : nullptr;
+  return heaviest_points(variant, *group) >= kPart * all ? group : nullptr;
+}
+
+/// Tiles of so many rows and columns that results have.
+std::int64_t tiles_of_results(const LoopGroup& loop_group, std::int64_t tile) {
+  std::int64_t tiles = 1;
+  for (std::size_t k = 0; k < loop_group.extents.size(); ++k)
+    tiles *= loop_group.reduced[k] ? 1 : ceil_div(loop_group.extents[k], tile);
+  return tiles;
+}
+
+/// Do results fill tiles of so many rows and columns?
+bool fills_tiles(const LoopGroup& loop_group, std::int64_t tile) {
+  constexpr double kFilled = 0.75;
+  bool fills = true;
+  for (std::size_t k = 0; k < loop_group.extents.size(); ++k) {
+    const auto extent = static_cast<double>(loop_group.extents[k]);
+    fills =
+        fills && (loop_group.reduced[k] || extent >= kFilled * static_cast<double>(tile * ceil_div(loop_group.extents[k], tile)));
+  }
+  return fills;
+}
+
+/// The likely tiles of the heaviest product, of whose sums each block has a part; `side`: the square ones of so many rows alone; 0: all.
+void add_tiles_of_parts(const GpuPointSource& source, const RuleChoice& cut, const SumsInParts& wanted, std::int64_t side,
+                        std::vector<NamedValues>& points) {
+  const RuleVariant& variant = source.variants.at(cut);
+  for (const Fusion fusion : {Fusion::alike, Fusion::none}) {
+    const FusionGroup* parts = heaviest_product(source, variant, fusion, wanted);
+    if (parts == nullptr) continue;
+    std::vector<NamedValues> tiles =
+        likely_product_tiles(source.variants.nest(variant), variant.structure, *parts, source.limits);
+    if (side > 0) {
+      std::erase_if(tiles, [&](const NamedValues& values) {
+        return std::none_of(values.begin(), values.end(),
+                            [&](const auto& value) { return value.first.starts_with("tile.") && value.second == side; });
+      });
+    }
+    for (NamedValues& values : tiles) points.push_back(completed(source, cut, fusion, std::move(values)));
+    if (!tiles.empty()) break;
+  }
 }
 
 /// Products on plain lanes with few results and long sums: parts of these keep all units busy, and others along the same dims have
-/// parts, too.
-void add_parts_of_products(const GpuPointSource& source, const RuleChoice& choice, std::vector<NamedValues>& points) {
-  constexpr std::int64_t kTile = 64, kLongestPart = 2048, kRounds = 2;
+/// parts, too. Large tiles read less, and a thread has more results of what it reads.
+void add_parts_of_products(const GpuPointSource& source, const RuleChoice& choice, bool other_terms,
+                           std::vector<NamedValues>& points) {
+  constexpr std::int64_t kTile = 64, kLargeTile = 128, kLongestPart = 2048, kRounds = 2;
   const RuleVariant& whole = source.variants.at(choice);
-  const FusionGroup* group = heaviest_product(source, whole, Fusion::none);
-  if (group == nullptr) return;
-  const LoopGroup& heavy = whole.structure.loop_groups[static_cast<std::size_t>(group->heaviest)];
-  std::int64_t tiles = 1;
-  for (std::size_t k = 0; k < heavy.extents.size(); ++k) tiles *= heavy.reduced[k] ? 1 : ceil_div(heavy.extents[k], kTile);
   for (const int split : source.split_axes) {
-    const int position = heavy.position_of(split);
-    if (position < 0 || !heavy.reduced[static_cast<std::size_t>(position)]) continue;
-    const std::int64_t extent = heavy.extents[static_cast<std::size_t>(position)];
-    if (tiles * kRounds > source.limits.units || extent < kLongestPart * 2) continue;
+    SumsInParts wanted{whole.structure.axes[static_cast<std::size_t>(split)].name, 2 * kLongestPart, other_terms};
+    const FusionGroup* group = heaviest_product(source, whole, Fusion::none, wanted);
+    if (group == nullptr) continue;
+    const LoopGroup& heavy = whole.structure.loop_groups[static_cast<std::size_t>(group->heaviest)];
+    if (tiles_of_results(heavy, kTile) * kRounds > source.limits.units) continue;
+    wanted.fewest_terms = 2;  // of a part
+    const std::vector<std::int64_t> sides = fills_tiles(heavy, kLargeTile) ? std::vector{kLargeTile, kTile} : std::vector{kTile};
     for (const std::int64_t rounds : {kRounds, std::int64_t{1}, 2 * kRounds}) {
-      const RuleChoice cut{choice.rules, split, ceil_div(rounds * source.limits.units, tiles)};
-      const RuleVariant& variant = source.variants.at(cut);
-      for (const Fusion fusion : {Fusion::alike, Fusion::none}) {
-        const FusionGroup* parts = heaviest_product(source, variant, fusion);
-        if (parts == nullptr) continue;
-        std::vector<NamedValues> tiles =
-            likely_product_tiles(source.variants.nest(variant), variant.structure, *parts, source.limits);
-        for (NamedValues& values : tiles) points.push_back(completed(source, cut, fusion, std::move(values)));
-        if (!tiles.empty()) break;
+      for (const std::int64_t side : sides) {
+        const RuleChoice cut{choice.rules, split, ceil_div(rounds * source.limits.units, tiles_of_results(heavy, side))};
+        add_tiles_of_parts(source, cut, wanted, side == kLargeTile ? side : 0, points);
       }
     }
   }
@@ -307,10 +368,14 @@ std::vector<NamedValues> likely_gpu_values(const GpuPointSource& source) {
   if (steps) add_distributed(source, simple, points);
   const bool solves = solves_systems(source, simple);
   if (solves) add_recurrences(source, simple, true, points);
-  add_parts_of_products(source, simple, points);
-  // Products for each place along memory, whose factors that rule would copy across it, and whose tiles would read across it.
   RuleChoice whole_factors = simple;
   const bool stores_factors = whole_factors.rules.erase(kFactorRule) > 0;
+  std::vector<NamedValues> parts_of_stored, parts_of_whole;
+  add_parts_of_products(source, simple, false, parts_of_stored);
+  // A factor of a few operations may take less than to store it.
+  if (stores_factors && !parts_of_stored.empty()) add_parts_of_products(source, whole_factors, true, parts_of_whole);
+  for (NamedValues& values : by_turns(std::move(parts_of_stored), std::move(parts_of_whole))) points.push_back(std::move(values));
+  // Products for each place along memory, whose factors that rule would copy across it, and whose tiles would read across it.
   if (stores_factors || multiplies(source.variants.nest(source.variants.at(simple))))
     add_column_values(source, whole_factors.rules, ColumnSums::products, points);
   // What is reduced to few elements beside them would be one block's.

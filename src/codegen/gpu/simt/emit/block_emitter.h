@@ -99,6 +99,7 @@ class BlockEmitter {
   void emit_points(const BlockOp& op, int width, Slot slot, const Loaded& loaded = {});
   void emit_point_reduction(const BlockOp& op, Slot slot);
   void emit_accumulation(const BlockOp& op, int width, Slot slot);
+  void add_chosen_terms(const BlockOp& op, const std::vector<Value*>& sums, int width, Slot slot);
   void emit_own_sums(const BlockOp& op, Slot slot);
   void emit_rows_of_sums(const BlockOp& op, Value* start, int count, bool whole, Slot slot);
   void add_common_terms(const BlockOp& op, Value* start, const std::vector<Value*>& sums, bool whole, Slot slot);

@@ -1,5 +1,5 @@
 // Sums over rows of memory that the groups of a block divide among them: each thread adds up its share of the points of its own
-// columns, then the groups of a warp combine by shuffles, and warps through shared memory.
+// columns, then the groups of a warp combine by shuffles, and warps through shared memory. Sums whose only terms data names.
 #include "codegen/gpu/simt/emit/block_emitter.h"
 
 #include <llvm/IR/IntrinsicsNVPTX.h>
@@ -93,6 +93,34 @@ std::vector<Value*> BlockEmitter::combined_groups(const BlockOp& op, const std::
     }
   });
   return read_sums(op, totals);
+}
+
+/// Each element's term stands where its own data says; elsewhere is none.
+void BlockEmitter::add_chosen_terms(const BlockOp& op, const std::vector<Value*>& sums, int width, Slot slot) {
+  const ChosenTerm& chosen = *op.chosen;
+  const OpDim& dim = op.op.dims[static_cast<std::size_t>(chosen.dim)];
+  const IntExpr& index = op.op.indices[static_cast<std::size_t>(chosen.index)];
+  const bool rises = affine_of(index).terms.at(dim.var) > 0;
+  Value *lower = integer(dim.lower), *upper = integer(dim.upper);
+  // Without terms the place need not be there to be read.
+  Value* any = exact_extent(dim).value_or(0) > 0 ? nullptr : b_.CreateICmpSLT(lower, upper);
+  for (int e = 0; e < width; ++e) {
+    const Slot own{slot.row, slot.column + e};
+    at_element(op, e, [&] {
+      when(any, [&] {
+        environment_[dim.var] = b_.getInt64(0);
+        Value* first = integer(index);
+        Value* place = b_.CreateSExt(point_values(op, chosen.place, 1, own)[0], b_.getInt64Ty());
+        Value* at = rises ? b_.CreateNSWSub(place, first) : b_.CreateNSWSub(first, place);
+        when(b_.CreateAnd(b_.CreateICmpSGE(at, lower), b_.CreateICmpSLT(at, upper)), [&] {
+          environment_[dim.var] = at;
+          for_serial(
+              op, [&](const OpDim& other) { return other.reduced && &other != &dim; },
+              [&] { accumulate(op, {sums[static_cast<std::size_t>(e)]}, 1, own); });
+        });
+      });
+    });
+  }
 }
 
 }  // namespace nestor::nvptx

@@ -289,7 +289,11 @@ void BlockEmitter::emit_accumulation(const BlockOp& op, int width, Slot slot) {
       op, [](const OpDim& dim) { return !dim.reduced; },
       [&] {
         const std::vector<Value*> sums = new_sums(op, width);
-        for_serial(op, [](const OpDim& dim) { return dim.reduced; }, [&] { accumulate(op, sums, width, slot); });
+        if (op.chosen) {
+          add_chosen_terms(op, sums, width, slot);
+        } else {
+          for_serial(op, [](const OpDim& dim) { return dim.reduced; }, [&] { accumulate(op, sums, width, slot); });
+        }
         write_sums(op, read_sums(op, sums), slot);
       });
 }

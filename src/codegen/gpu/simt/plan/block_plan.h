@@ -125,6 +125,13 @@ struct OwnSums {
   std::vector<bool> vectors;  ///< by read: those that such a load serves, if any
 };
 
+/// The only term of a sum that may change it, among those along `dim`: where `index` of the op, which moves by one along it, is `place`.
+struct ChosenTerm {
+  int dim = -1;      ///< reduced, run through by the thread
+  int index = -1;    ///< of TileOp::indices
+  ScalarExpr place;  ///< i32, the same for all terms
+};
+
 struct BlockOp {
   TileOp op;
   std::vector<DimRole> roles;
@@ -151,6 +158,7 @@ struct BlockOp {
   /// Read of the element that the thread wrote at the point before, along its serial dim: the value stays in a register.
   int carried = -1;
   std::optional<OwnSums> own_sums;
+  std::optional<ChosenTerm> chosen;
   /// Reduced dims whose points are written out for all rows of a run together, so that a term that several of them read is loaded once.
   /// Empty: sums are made row by row.
   std::vector<int> window;
@@ -232,6 +240,7 @@ void normalise(BlockPlan& plan);         ///< tree and ops; loops in place of di
 void gather_followers(BlockPlan& plan);  ///< ops that need a lead's final value, after its followers
 void reside(BlockPlan& plan);        ///< resident blocks: a loop over their work tiles; copies before it, or ahead of their trip
 void choose_roles(BlockPlan& plan);  ///< rows and columns of every op
+void choose_terms(BlockPlan& plan);  ///< sums of which data says where their only terms stand
 void choose_layouts(BlockPlan& plan, int most_threads, int exact_threads);
 void place_scratch(BlockPlan& plan);  ///< registers or shared
 void choose_vectors(BlockPlan& plan);

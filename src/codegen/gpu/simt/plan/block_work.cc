@@ -64,7 +64,8 @@ class Work {
     for (const OpDim& dim : op.op.dims) {
       extents.push_back(std::max<std::int64_t>(value(dim.upper) - value(dim.lower), 0));
       values_[dim.var] = value(dim.lower) + extents.back() / 2;
-      elements *= static_cast<double>(extents.back());
+      const bool one = op.chosen && &dim == &op.op.dims[static_cast<std::size_t>(op.chosen->dim)];
+      elements *= static_cast<double>(one ? std::min<std::int64_t>(extents.back(), 1) : extents.back());
     }
     if (elements == 0) return;
     const std::int64_t room = std::max<std::int64_t>(units_ * kUnitThreads / plan_.all_threads(), 1);

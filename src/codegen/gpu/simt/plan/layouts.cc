@@ -311,7 +311,7 @@ bool fits_rows_at_once(const BlockOp& op) {
 void divide_sum(BlockOp& op) {
   op.divided = -1;
   const bool sums = op.op.kind == OpKind::reduce || op.op.kind == OpKind::contract;
-  if (!sums || op.product || op.column < 0 || !op.rows.empty()) return;
+  if (!sums || op.product || op.chosen || op.column < 0 || !op.rows.empty()) return;
   const std::vector<bool> spread = spreadable_dims(op.op);
   std::int64_t longest = kFewestDivided - 1;
   for (int d = 0; d < static_cast<int>(op.op.dims.size()); ++d) {

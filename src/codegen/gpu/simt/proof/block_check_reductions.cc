@@ -19,6 +19,7 @@ class ReductionProver {
       if (op_.divided >= 0 || op_.fused || op_.deferred) proof_.fail("{} is combined in two ways", name());
       return;
     }
+    if (op_.chosen) chosen();
     if (op_.divided >= 0) divided();
     if (op_.reduces_columns()) columns();
     if ((op_.fused || op_.deferred) && !op_.reduces_columns()) proof_.fail("{} has no results of warps to combine", name());
@@ -75,6 +76,60 @@ class ReductionProver {
     if (layout_.lanes > kWarp && layout_.lanes % kWarp != 0)
       proof_.fail("{}: groups of {} lanes share warps", name(), layout_.lanes);
     if (!op_.column_bound() || !op_.unroll_columns) proof_.fail("{}: a thread has no place for the sums of its columns", name());
+  }
+
+  /// Terms that are left out are the neutral element: a condition of theirs compares the dim's index with a number that they have in common.
+  void chosen() {
+    const ChosenTerm& term = *op_.chosen;
+    const bool dims = term.dim >= 0 && term.dim < static_cast<int>(op_.op.dims.size()) && term.index >= 0 &&
+                      term.index < static_cast<int>(op_.op.indices.size());
+    const bool alone = op_.column < 0 || !dim(op_.column).reduced;
+    if (!dims || !accumulates() || !alone || op_.divided >= 0 || op_.prefix || op_.op.guard.defined() || !op_.window.empty() ||
+        op_.roles[term.dim] != DimRole::serial || !dim(term.dim).reduced)
+      return proof_.fail("{}: a thread does not choose among its terms", name());
+    const Affine place = affine_of(op_.op.indices[term.index]);
+    for (const OpDim& each : op_.op.dims) {
+      if (!each.reduced) continue;
+      const auto found = place.terms.find(each.var);
+      const bool own = &each == &op_.op.dims[term.dim];
+      const bool moves = found != place.terms.end() && (found->second == 1 || found->second == -1);
+      if (own ? !moves : op_.op.indices[term.index].uses(each.var))
+        return proof_.fail("{}: terms along {} have no places of their own", name(), each.var);
+      if (dim(term.dim).lower.uses(each.var) || dim(term.dim).upper.uses(each.var))
+        return proof_.fail("{}: its terms end where others say", name());
+    }
+    if (std::any_of(place.terms.begin(), place.terms.end(), [](const auto& each) { return each.first.starts_with('['); }))
+      return proof_.fail("{}: several of its terms may have one place", name());
+    if (follows_terms(term.place)) return proof_.fail("{}: its terms do not agree which of them counts", name());
+    const ScalarExpr& value = op_.op.value;
+    const bool neutral = value.op() == ScalarOp::select &&
+                         value.args()[2].is_constant(neutral_element(*op_.op.reduction, op_.sum_type())) &&
+                         asks_for(value.args()[0], term);
+    if (!neutral) proof_.fail("{}: terms that are left out may count", name());
+  }
+
+  bool follows_terms(const ScalarExpr& expr) const {
+    bool follows = expr.type() != ElementType::i32;
+    const auto examine = [&](const IntExpr& index) {
+      for (const OpDim& each : op_.op.dims) follows = follows || (each.reduced && index.uses(each.var));
+    };
+    expr.visit([&](const ScalarExpr& node) {
+      if (node.op() == ScalarOp::index) examine(op_.op.indices[node.ordinal()]);
+      if (node.op() != ScalarOp::read) return;
+      follows = follows || op_.op.reads[node.ordinal()].buffer == op_.op.write.buffer;
+      for (const IntExpr& index : op_.op.reads[node.ordinal()].index) examine(index);
+    });
+    return follows;
+  }
+
+  /// Does the condition fail wherever the index is another number than the place?
+  bool asks_for(const ScalarExpr& condition, const ChosenTerm& term) const {
+    if (condition.op() == ScalarOp::logical_and)
+      return asks_for(condition.args()[0], term) || asks_for(condition.args()[1], term);
+    const auto is_index = [&](const ScalarExpr& side) { return side.op() == ScalarOp::index && side.ordinal() == term.index; };
+    if (condition.op() != ScalarOp::eq) return false;
+    const ScalarExpr &a = condition.args()[0], &b = condition.args()[1];
+    return (is_index(a) && b.equals(term.place)) || (is_index(b) && a.equals(term.place));
   }
 
   BlockProof& proof_;
