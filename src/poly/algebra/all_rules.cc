@@ -12,6 +12,8 @@ namespace nestor {
 const std::vector<Rule>& rules() {
   static const std::vector<Rule> all{simplify_rule(),
                                      log_quotient_rule(),
+                                     prefix_reduction_rule(),
+                                     reroll_sums_rule(),
                                      forward_pieces_rule(),
                                      skip_neutral_rule(),
                                      start_extremum_rule(),
