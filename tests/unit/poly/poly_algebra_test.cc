@@ -421,6 +421,21 @@ TEST(Recompute, ReadersComputeTheValueAndItNeedsNoPlace) {
   EXPECT_EQ(nest.find_tensor("E"), nullptr);
 }
 
+TEST(Recompute, AStepOfALongerDefinitionIsComputedByIt) {
+  const Nest nest = samples::NestBuilder("steps", {{"N", 5}})
+                        .tensor("x", TensorRole::input, {"N"})
+                        .tensor("t", TensorRole::temporary, {"N"})
+                        .tensor("out", TensorRole::output, {"N"})
+                        .statement("t[n] : 0 <= n < N", "t[n]", {"x[n]"}, read(0) * number(2))
+                        .statement("out[n] : 0 <= n < N", "out[n]", {"t[n]", "x[n]"}, read(0) - read(1))
+                        .build();
+  const Nest once = rule("recompute").apply(nest, {"t"}).nest;
+  EXPECT_EQ(once.find_tensor("t"), nullptr);
+  EXPECT_TRUE(once.statement("out").value.equals(read(1) * number(2) - read(0)) ||
+              once.statement("out").value.equals(read(0) * number(2) - read(0)))
+      << describe(once);
+}
+
 TEST(Recompute, WhatIsStoredIn16BitsIsRoundedWhereItIsComputed) {
   Nest nest = samples::softmax();
   for (Tensor& tensor : nest.tensors) {

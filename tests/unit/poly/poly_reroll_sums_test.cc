@@ -87,19 +87,22 @@ TEST(RerollSums, TheOrderOfTapsDoesNotMatter) {
 
 TEST(RerollSums, OtherSumsStay) {
   UnrolledForm corner;
-  corner.taps = {{0, 0}, {0, 1}, {1, 0}};
+  corner.taps = {{0, 0}, {0, 1}, {0, 2}, {1, 0}};
   EXPECT_EQ(refusal(unrolled_convolution(corner)), kRefused) << "no box";
   UnrolledForm twice;
-  twice.taps = {{0, 0}, {0, 0}};
+  twice.taps = {{0, 0}, {0, 1}, {0, 1}};
   EXPECT_EQ(refusal(unrolled_convolution(twice)), kRefused) << "the same terms twice";
   UnrolledForm moving;
-  moving.taps = {{0, 0}, {0, 1}};
+  moving.taps = {{0, 0}, {0, 1}, {0, 2}};
   moving.other_tap = "(f mod 2)";
   EXPECT_EQ(refusal(unrolled_convolution(moving)), kRefused) << "no constant";
-  UnrolledForm pair;
-  pair.taps = {{0, 0}, {0, 1}};
-  const Nest before = unrolled_convolution(pair);
-  EXPECT_NE(refusal(before), kRefused);
+  UnrolledForm row;
+  row.taps = {{0, 0}, {0, 1}, {0, 2}};
+  const Nest before = unrolled_convolution(row);
+  EXPECT_EQ(refusal(before), "none");
+  UnrolledForm two;
+  two.taps = {{0, 0}, {0, 1}};
+  EXPECT_EQ(refusal(unrolled_convolution(two)), kRefused) << "one kernel has both";
   EXPECT_EQ(refusal(with_statement(before, "s2_init", [](Statement& start) { start.value = number(1); })), kRefused);
   EXPECT_EQ(refusal(with_statement(before, "s2", [](Statement& sum) { sum.value = sum.value * number(2); })), kRefused);
   EXPECT_EQ(refusal(with_statement(before, "s2", [](Statement& sum) { sum.reduction = ReductionOp::max; })), kRefused);
@@ -111,10 +114,10 @@ TEST(RerollSums, OtherSumsStay) {
 }
 
 TEST(RerollSums, WhatSumsReadMustStay) {
-  UnrolledForm pair;
-  pair.taps = {{0, 0}, {0, 1}};
-  pair.type = ElementType::f32;
-  Nest nest = unrolled_convolution(pair);
+  UnrolledForm row;
+  row.taps = {{0, 0}, {0, 1}, {0, 2}};
+  row.type = ElementType::f32;
+  Nest nest = unrolled_convolution(row);
   for (Tensor& tensor : nest.tensors) {
     if (tensor.name == "w") tensor.role = TensorRole::temporary;
   }

@@ -32,6 +32,7 @@ namespace {
 constexpr const char* kName = "reroll_sums";
 
 constexpr std::size_t kMostDims = 3;  ///< of new ones
+constexpr std::size_t kFewest = 3;    ///< sums: two are one kernel's as they are
 
 using Shift = std::vector<std::int64_t>;  ///< constants of all indices, less those of the first sum
 
@@ -205,7 +206,7 @@ isl::set points_of(const Nest& nest, const Rolled& rolled, const std::string& na
 
 /// Sums with their shifts as one; nothing where the shifts are no box, or the points in pieces.
 std::optional<Rolled> rolled_up(const Nest& nest, std::vector<std::pair<Shift, AffineSum>> alike) {
-  if (alike.size() < 2) return std::nullopt;
+  if (alike.size() < kFewest) return std::nullopt;
   std::stable_sort(alike.begin(), alike.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
   Rolled rolled;
   std::vector<Shift> shifts;
@@ -224,12 +225,12 @@ std::optional<Rolled> rolled_sums(const Nest& nest, const Statement& reader, con
   std::vector<AffineSum> sums;
   std::set<std::string> known;
   for (const ScalarExpr& term : terms) {
-    if (terms.size() < 2 || term.op() != ScalarOp::read) continue;
+    if (terms.size() < kFewest || term.op() != ScalarOp::read) continue;
     const std::string& tensor = reader.reads[static_cast<std::size_t>(term.ordinal())].tensor;
     if (!known.insert(tensor).second) continue;
     if (auto sum = sum_of_temporary(nest, tensor)) sums.push_back(std::move(*sum));
   }
-  while (sums.size() > 1) {
+  while (sums.size() >= kFewest) {
     std::vector<std::pair<Shift, AffineSum>> alike;
     std::vector<AffineSum> others;
     for (const AffineSum& sum : sums) {
