@@ -35,7 +35,7 @@ TEST(AlgebraError, UnknownRuleListsTheRules) {
     FAIL();
   } catch (const UserError& error) {
     EXPECT_THAT(error.what(),
-                HasSubstr("\"magic\" is no algebra rule; the rules are simplify, log_quotient, forward_pieces, skip_neutral, "));
+                HasSubstr("\"magic\" is no algebra rule; the rules are simplify, log_quotient, prefix_reduction, reroll_sums, "));
   }
 }
 
@@ -214,9 +214,12 @@ TEST(AlgebraError, RecomputedValuesAreReadAFewTimesAtMostAndThenMadeOfOthers) {
                         .tensor("t", TensorRole::temporary, {"N"})
                         .tensor("out", TensorRole::output, {"N"})
                         .statement("t[n] : 0 <= n < N", "t[n]", {"x[n]"}, ScalarExpr::make(ScalarOp::abs, {samples::read(0)}))
+                        .tensor("more", TensorRole::output, {"N"})
                         .statement("out[n] : 0 <= n < N", "out[n]", {"t[n]"}, ScalarExpr::make(ScalarOp::exp, {samples::read(0)}))
+                        .statement("more[n] : 0 <= n < N", "more[n]", {"t[n]"}, samples::read(0))
                         .build();
-  EXPECT_EQ(refusal(maps, "recompute", {"t"}), "rule recompute does not apply to t: no reduction reads it");
+  EXPECT_EQ(refusal(maps, "recompute", {"t"}),
+            "rule recompute does not apply to t: no reduction reads it, nor one definition alone");
 }
 
 TEST(AlgebraError, SumsThatAreAddedUpAgainHaveFewTermsOfOthers) {

@@ -17,8 +17,10 @@
 #include "support/nests/nest_interpreter.h"
 #include "support/nests/operand_nests.h"
 #include "support/nests/periodic_nests.h"
+#include "support/nests/prefix_nests.h"
 #include "support/nests/sample_nests.h"
 #include "support/nests/scored_rows.h"
+#include "support/nests/unrolled_sums.h"
 
 namespace nestor {
 namespace {
@@ -63,6 +65,10 @@ const std::vector<Nest>& nests() {
       samples::quotients_by_roots(),
       samples::summed_pairs(),
       samples::summed_pairs({.mask = " and j <= i", .reduction = ReductionOp::max}),
+      samples::running_values(),
+      samples::running_in_place(),
+      samples::running_from_zero(),
+      samples::unrolled_convolution(),
       samples::interleaved_products(),
       samples::heads_in_columns(),
       samples::outer_products(),

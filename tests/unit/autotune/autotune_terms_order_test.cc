@@ -55,6 +55,41 @@ Nest with_edges(bool zeros, bool last) {
       .build();
 }
 
+/// The same with zeros and elements stored in 16 bits, for each tap, as a definition of patches has them.
+Nest with_stored_patches() {
+  Nest nest = with_edges(true, true);
+  for (Tensor& tensor : nest.tensors) tensor.type = tensor.name == "padded" ? kHalf : tensor.type;
+  for (Statement& statement : nest.statements) {
+    if (statement.write.tensor == "padded") statement.value = ScalarExpr::cast(kHalf, statement.value);
+    if (statement.name == "sum") statement.value = wide(0) * wide(1);
+  }
+  return nest;
+}
+
+/// A convolution with a sum for each of its taps, which leave out terms at the edges.
+Nest with_sums_of_taps() {
+  const std::string cell = "[n, y, z, f]", place = "0 <= n < B and 0 <= f < F and 0 <= y < Y and 0 <= z < Y";
+  NestBuilder builder("with_sums_of_taps", {{"B", 2}, {"C", 32}, {"F", 40}, {"Y", 9}});
+  builder.tensor("x", TensorRole::input, {"B", "Y", "Y", "C"}, kHalf)
+      .tensor("w", TensorRole::input, {"F", "3", "3", "C"}, kHalf)
+      .tensor("out", TensorRole::output, {"B", "Y", "Y", "F"}, kHalf);
+  std::vector<std::string> sums;
+  ScalarExpr added;
+  for (int tap = 0; tap < 9; ++tap) {
+    const std::string name = "sum" + std::to_string(tap), s = std::to_string(tap / 3), t = std::to_string(tap % 3),
+                      at = "y + " + s + " - 1, z + " + t + " - 1";
+    builder.tensor(name, TensorRole::temporary, {"B", "Y", "Y", "F"})
+        .statement(name + "_init" + cell + " : " + place, name + cell, {}, number(0))
+        .statement(
+            name + "[n, y, z, f, k] : " + place + " and 0 <= k < C and 0 <= y + " + s + " - 1 < Y and 0 <= z + " + t + " - 1 < Y",
+            name + cell, {"x[n, " + at + ", k]", "w[f, " + s + ", " + t + ", k]"}, wide(0) * wide(1), ReductionOp::add);
+    sums.push_back(name + cell);
+    added = tap == 0 ? read(0) : added + read(tap);
+  }
+  return builder.statement("out" + cell + " : " + place, "out" + cell, sums, ScalarExpr::cast(kHalf, added * number(0.1)))
+      .build();
+}
+
 /// A convolution, and the largest of each four neighbours.
 Nest convolution_and_pool() {
   const std::string cell = "0 <= n < B and 0 <= y < 2*Y and 0 <= z < 2*Y and 0 <= f < F",
@@ -205,18 +240,18 @@ struct OrderCase {
 class TermsOrder : public ::testing::TestWithParam<OrderCase> {};
 INSTANTIATE_TEST_SUITE_P(
     Nests, TermsOrder,
-    ::testing::Values(OrderCase{"channels_first", channels_first(), "terms_last"},
-                      OrderCase{"channels_first_in_strides", channels_first(2), "terms_last"},
-                      OrderCase{"zeros_around_channels_first", with_edges(true, false), "terms_last"},
-                      OrderCase{"edges_of_channels_first", with_edges(false, false), "terms_last"},
-                      OrderCase{"zeros_around_channels_last", with_edges(true, true), "skip_zeros"},
-                      OrderCase{"long_filters", long_filters(), "terms_last"},
-                      OrderCase{"image_gradient", image_gradient(), "terms_last"},
-                      OrderCase{"filter_gradient", filter_gradient(), "", true},
-                      OrderCase{"gradient_of_channels_first", filter_gradient_of_channels_first(), "columns_last"},
-                      OrderCase{"two_gates", two_gates(), ""}, OrderCase{"convolution_and_pool", convolution_and_pool(), ""},
-                      OrderCase{"merged_patches", merged_patches(), "gather_terms"},
-                      OrderCase{"colours", colours(), "gather_terms"}),
+    ::testing::Values(
+        OrderCase{"channels_first", channels_first(), "terms_last"},
+        OrderCase{"channels_first_in_strides", channels_first(2), "terms_last"},
+        OrderCase{"zeros_around_channels_first", with_edges(true, false), "terms_last"},
+        OrderCase{"edges_of_channels_first", with_edges(false, false), "terms_last"},
+        OrderCase{"zeros_around_channels_last", with_edges(true, true), "skip_zeros"},
+        OrderCase{"zeros_stored_for_each_tap", with_stored_patches(), "skip_zeros"},
+        OrderCase{"sums_of_taps", with_sums_of_taps(), "reroll_sums"}, OrderCase{"long_filters", long_filters(), "terms_last"},
+        OrderCase{"image_gradient", image_gradient(), "terms_last"}, OrderCase{"filter_gradient", filter_gradient(), "", true},
+        OrderCase{"gradient_of_channels_first", filter_gradient_of_channels_first(), "columns_last"},
+        OrderCase{"two_gates", two_gates(), ""}, OrderCase{"convolution_and_pool", convolution_and_pool(), ""},
+        OrderCase{"merged_patches", merged_patches(), "gather_terms"}, OrderCase{"colours", colours(), "gather_terms"}),
     [](const auto& info) { return std::string(info.param.name); });
 
 TEST_P(TermsOrder, TheFirstGuessHasTensorCoresAndIsRight) {

@@ -66,7 +66,7 @@ TEST(Algebra, RulesCarryTheirProofAndRounding) {
                  "recompute", "keep_sums", "split_terms", "expand_squares", "copy_rows", "product_again", "product_across",
                  "round_operand", "separate_sums", "nest_products", "nest_sums", "factor_exponential", "integer_product",
                  "bf16x6", "bf16x3", "join_dims", "repeat_elements", "row_reduction", "gather_rows", "join_short_rows",
-                 "forward_pieces", "nest_operands", "log_quotient", "split_dims", "finite_masks"));
+                 "forward_pieces", "nest_operands", "log_quotient", "split_dims", "finite_masks", "prefix_reduction", "reroll_sums"));
 }
 
 TEST(Algebra, ReciprocalMakesAQuotientByARowsValueAProduct) {
@@ -419,6 +419,21 @@ TEST(Recompute, ReadersComputeTheValueAndItNeedsNoPlace) {
   EXPECT_EQ(value_text(nest, "L_update"), "exp((x - Mx))");
   EXPECT_EQ(value_text(nest, "y"), "(exp((x - Mx)) / L)");
   EXPECT_EQ(nest.find_tensor("E"), nullptr);
+}
+
+TEST(Recompute, AStepOfALongerDefinitionIsComputedByIt) {
+  const Nest nest = samples::NestBuilder("steps", {{"N", 5}})
+                        .tensor("x", TensorRole::input, {"N"})
+                        .tensor("t", TensorRole::temporary, {"N"})
+                        .tensor("out", TensorRole::output, {"N"})
+                        .statement("t[n] : 0 <= n < N", "t[n]", {"x[n]"}, read(0) * number(2))
+                        .statement("out[n] : 0 <= n < N", "out[n]", {"t[n]", "x[n]"}, read(0) - read(1))
+                        .build();
+  const Nest once = rule("recompute").apply(nest, {"t"}).nest;
+  EXPECT_EQ(once.find_tensor("t"), nullptr);
+  EXPECT_TRUE(once.statement("out").value.equals(read(1) * number(2) - read(0)) ||
+              once.statement("out").value.equals(read(0) * number(2) - read(0)))
+      << describe(once);
 }
 
 TEST(Recompute, WhatIsStoredIn16BitsIsRoundedWhereItIsComputed) {

@@ -44,6 +44,22 @@ TEST(ExpandSquares, ASumOfProductsIsChosenWhereItIsAsGood) {
   validate(expanded(squared_distances(ElementType::f16, " and j <= i")));
 }
 
+/// The same distances, with squares written out; `mixed` times both elements.
+Nest written_out(double mixed = -2) {
+  return with_statement(squared_distances(), "sum", [&](Statement& sum) {
+    const ScalarExpr a = ScalarExpr::cast(ElementType::f32, read(0, ElementType::bf16)),
+                     b = ScalarExpr::cast(ElementType::f32, read(1, ElementType::bf16));
+    sum.value = a * a + number(mixed) * a * b + b * b;
+  });
+}
+
+TEST(ExpandSquares, SquaresMayBeWrittenOut) {
+  EXPECT_EQ(matches(written_out()), 1U);
+  EXPECT_EQ(statement_names(expanded(written_out())), statement_names(expanded(squared_distances())));
+  EXPECT_EQ(matches(written_out(2)), 0U) << "squares of sums";
+  EXPECT_EQ(matches(written_out(-1)), 0U);
+}
+
 TEST(ExpandSquares, OtherSumsStayAsTheyAre) {
   EXPECT_EQ(matches(squared_distances()), 1U);
   EXPECT_EQ(matches(squared_distances(ElementType::f32)), 0U) << "no 16-bit tensors";
@@ -116,10 +132,10 @@ TEST(ExpandSquares, OtherSumsStayAsTheyAre) {
 }
 
 /// Rows of one special value, or of one among ordinary ones, against each other.
-TEST(ExpandSquares, InfinitiesAndNaNStayWhereTheyAre) {
+void expect_same_special_values(const Nest& before) {
   constexpr double kInfinity = std::numeric_limits<double>::infinity(), kNaN = std::numeric_limits<double>::quiet_NaN();
   const std::vector<double> specials{kInfinity, -kInfinity, kNaN, 0, -0.0, 1, 1e-30, 1e30, -1e30};
-  const Nest before = squared_distances(), after = expanded(before);
+  const Nest after = expanded(before);
   const auto count = static_cast<std::int64_t>(2 * specials.size());
   const Sizes sizes{{"M", count}, {"N", count}, {"K", 3}};
   Memory expected;
@@ -140,6 +156,11 @@ TEST(ExpandSquares, InfinitiesAndNaNStayWhereTheyAre) {
       EXPECT_TRUE(std::isnan(value) ? std::isnan(got) : got == value) << index[0] << ", " << index[1] << ": " << got;
     }
   }
+}
+
+TEST(ExpandSquares, InfinitiesAndNaNStayWhereTheyAre) {
+  expect_same_special_values(squared_distances());
+  expect_same_special_values(written_out());
 }
 
 }  // namespace

@@ -248,7 +248,8 @@ std::set<std::string> sizes_of_layouts(const Nest& nest, const Statement& statem
 }
 
 /// Sizes of rows of running sums, which a block has whole.
-std::set<std::string> sizes_of_prefixes(const Nest& nest, const Sizes& sizes) {
+std::set<std::string> sizes_of_prefixes(const Nest& definition, const Sizes& sizes) {
+  const Nest nest = with_rule_everywhere(kPrefixRule, definition);
   std::set<std::string> found;
   for (const Statement& statement : nest.statements) {
     const int dim = prefix_dim(statement);
@@ -348,7 +349,9 @@ std::set<std::string> without_specialized(const Nest& nest, std::set<std::string
 
 }  // namespace
 
-std::set<std::string> sizes_known_to_products(const Nest& nest, const Sizes& sizes) {
+std::set<std::string> sizes_known_to_products(const Nest& definition, const Sizes& sizes) {
+  // Sums over taps that are written one by one are sums over several dims.
+  const Nest nest = with_rule_everywhere(kRerollingRule, definition);
   std::map<std::string, std::set<std::string>> depths;  // by tensors that come from products: of all of these
   std::set<std::string> made;                           // tensors that come from products
   std::set<std::string> found;

@@ -123,7 +123,7 @@ std::vector<std::string> matching_rules(BaseSchedules& schedules) {
   std::set<std::string> nested = all;
   if (matching.contains(kOperandRule)) nested.insert(kOperandRule);
   const Nest& nested_nest = nested == all ? usual_nest : schedules.after_rules(rule_steps(schedules, nested)).nest();
-  for (const char* name : {kAligningRule, kSeparatingRule, kPartsRule, kMixedPartsRule}) {
+  for (const char* name : {kAligningRule, kSeparatingRule, kPartsRule, kMixedPartsRule, kSkippingRule}) {
     const bool found = !rule(name).find(usual_nest).empty() ||
                        (name == std::string_view(kMixedPartsRule) && !rule(name).find(nested_nest).empty());
     if (found) matching.insert(name);

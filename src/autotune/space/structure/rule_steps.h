@@ -22,6 +22,12 @@ inline constexpr const char* kSplittingRule = "split_reduction";
 /// The rule that reads sources of copies that were made piece by piece, by indices with pieces: tests cost lanes of GPUs little.
 inline constexpr const char* kForwardingRule = "forward_pieces";
 
+/// The rule that makes reductions of recurrences. Blocks of GPUs scan those; a processor would add up all points for each element.
+inline constexpr const char* kPrefixRule = "prefix_reduction";
+
+/// The rule that makes one sum of those that differ by constants.
+inline constexpr const char* kRerollingRule = "reroll_sums";
+
 /// The rule that computes cheap values where sums read them. It takes part where sums run over several dims, whose tiles fit no registers.
 inline constexpr const char* kRecomputingRule = "recompute";
 inline constexpr const char* kFactorRule = "materialize_factor";  ///< stores products of two of three factors

@@ -1,7 +1,7 @@
 // Rule "expand_squares": a sum of squared differences becomes a sum of products, where that is as good.
 //
-// Pattern    r_e = sum over k of (a - b)^2 in f32, a and b elements of one 16-bit type. Each follows k, and a dim of the result that the other
-//            does not.
+// Pattern    r_e = sum over k of (a - b)^2 or a^2 - 2 a b + b^2 in f32, a and b elements of one 16-bit type. Each follows k, and a dim of the
+//            result that the other does not.
 // Rewrite    A = sum a^2, B = sum b^2, P = sum a b, over k. With s = A + B and d = s - 2 P, c_e = d where d > s/16 + 2^-80, else -1.
 //            t_e starts from max(c_e, 0), and adds up c_e < 0 ? (a - b)^2 : 0; r_e is t_e. So what is decided is decided once, and t stays in the
 //            kernel that has P, whoever else reads r.
@@ -39,21 +39,44 @@ constexpr double kShare = 0x1p-4;
 /// Where no term that underflows matters.
 constexpr double kLeast = 0x1p-80;
 
-/// The two reads whose difference is squared; nullopt: the value is something else.
-std::optional<std::pair<std::size_t, std::size_t>> squared_difference(const Statement& sum) {
-  const ScalarExpr& value = sum.value;
-  if (sum.reduction != ReductionOp::add || value.type() != ElementType::f32) return std::nullopt;
+/// a and b of a value that is (a - b)^2.
+std::optional<std::pair<ScalarExpr, ScalarExpr>> squared_sides(const ScalarExpr& value) {
   const bool product = value.op() == ScalarOp::mul && value.args()[0].equals(value.args()[1]);
   const bool power = value.op() == ScalarOp::pow && value.args()[1].is_constant(2);
   if (!product && !power) return std::nullopt;
   const ScalarExpr& difference = value.args()[0];
   if (difference.op() != ScalarOp::sub || difference.type() != ElementType::f32) return std::nullopt;
+  return std::pair(difference.args()[0], difference.args()[1]);
+}
+
+/// a and b of a value that is a^2 - 2 a b + b^2, in any order.
+std::optional<std::pair<ScalarExpr, ScalarExpr>> expanded_sides(const ScalarExpr& value) {
+  const Polynomial terms = polynomial_of(value);
+  if (terms.size() != 3) return std::nullopt;
+  std::vector<ScalarExpr> squares;
+  std::optional<Monomial> mixed;
+  for (const Monomial& term : terms) {
+    const bool square = term.coefficient == 1 && term.factors.size() == 1 && term.factors[0].second == 2;
+    if (square) squares.push_back(term.factors[0].first);
+    if (term.coefficient == -2) mixed = term;
+  }
+  if (squares.size() != 2 || !mixed) return std::nullopt;
+  const Monomial product{-2, {{squares[0], 1}, {squares[1], 1}}};
+  return same_product(*mixed, product) ? std::optional(std::pair(squares[0], squares[1])) : std::nullopt;
+}
+
+/// The two reads whose difference is squared; nullopt: the value is something else.
+std::optional<std::pair<std::size_t, std::size_t>> squared_difference(const Statement& sum) {
+  if (sum.reduction != ReductionOp::add || sum.value.type() != ElementType::f32) return std::nullopt;
+  auto sides = squared_sides(sum.value);
+  if (!sides) sides = expanded_sides(sum.value);
+  if (!sides || sides->first.type() != ElementType::f32) return std::nullopt;
   // The difference as a product has the same operands.
   Statement multiplied = sum;
-  multiplied.value = ScalarExpr::make(ScalarOp::mul, difference.args());
+  multiplied.value = ScalarExpr::make(ScalarOp::mul, {sides->first, sides->second});
   const auto operands = half_products(multiplied);
   const auto type = [&](const ScalarExpr& side) { return strip_exact_casts(side).type(); };
-  return operands && type(difference.args()[0]) == type(difference.args()[1]) ? operands : std::nullopt;
+  return operands && type(sides->first) == type(sides->second) ? operands : std::nullopt;
 }
 
 /// The set as if it said nothing of dims outside of `dims`.

@@ -14,18 +14,17 @@
 
 #include <algorithm>
 #include <array>
-#include <functional>
 #include <map>
 #include <optional>
 #include <set>
 
+#include "poly/algebra/analysis/added_sums.h"
 #include "poly/algebra/operands/half_products.h"
 #include "poly/algebra/operands/whole_dims.h"
 #include "poly/algebra/rules/rule_list.h"
 #include "poly/algebra/values/nest_edit.h"
 #include "poly/isl/isl_tools.h"
 #include "poly/nest/nest_sets.h"
-#include "poly/nest/scalar_share.h"
 
 namespace nestor {
 namespace {
@@ -137,65 +136,6 @@ std::optional<PlainSum> in_order_of(const Nest& nest, const PlainSum& one, Plain
     }
   } while (std::next_permutation(other.taps.begin(), other.taps.end()));
   return std::nullopt;
-}
-
-/// What an expression adds up: itself, where it is no addition. Sums of very many terms are some of their own.
-void add_terms(const ScalarExpr& value, std::vector<ScalarExpr>& terms) {
-  constexpr std::size_t kMostTerms = 1000;
-  if (value.op() != ScalarOp::add || terms.size() > kMostTerms) return terms.push_back(value);
-  for (const ScalarExpr& arg : value.args()) add_terms(arg, terms);
-}
-
-using TermsVisitor = std::function<void(const std::vector<ScalarExpr>&)>;
-
-void visit_additions(const ScalarExpr& value, const TermsVisitor& visitor, std::set<const void*>& seen) {
-  if (!seen.insert(node_identity(value)).second) return;
-  std::vector<ScalarExpr> terms;
-  add_terms(value, terms);
-  visitor(terms);
-  for (const ScalarExpr& term : terms) {
-    for (const ScalarExpr& arg : term.args()) visit_additions(arg, visitor, seen);
-  }
-}
-
-/// Visits the terms of each addition in `value` that is no term of another one, once; values that are not added stand alone.
-void visit_additions(const ScalarExpr& value, const TermsVisitor& visitor) {
-  std::set<const void*> seen;
-  visit_additions(value, visitor, seen);
-}
-
-bool is_read_of(const Statement& reader, const ScalarExpr& value, const std::string& tensor) {
-  return value.op() == ScalarOp::read && reader.reads[static_cast<std::size_t>(value.ordinal())].tensor == tensor;
-}
-
-/// Elements of the tensor among terms, in the statement's domain.
-std::vector<isl::map> elements_among(const Statement& reader, const std::vector<ScalarExpr>& terms, const std::string& tensor) {
-  std::vector<isl::map> elements;
-  for (const ScalarExpr& term : terms) {
-    if (!is_read_of(reader, term, tensor)) continue;
-    const isl::map relation = reader.reads[static_cast<std::size_t>(term.ordinal())].relation.intersect_domain(reader.domain);
-    elements.push_back(isl::manage(isl_map_reset_tuple_id(relation.copy(), isl_dim_out)));
-  }
-  return elements;
-}
-
-/// Does everybody who reads either tensor add both at one place?
-bool always_added(const Nest& nest, const std::string& one, const std::string& other) {
-  bool added = true;
-  for (const Statement& reader : nest.statements) {
-    visit_additions(reader.value, [&](const std::vector<ScalarExpr>& terms) {
-      const std::vector<isl::map> of_one = elements_among(reader, terms, one);
-      std::vector<isl::map> of_other = elements_among(reader, terms, other);
-      added = added && of_one.size() == of_other.size();
-      for (const isl::map& element : of_one) {
-        const auto same =
-            std::find_if(of_other.begin(), of_other.end(), [&](const isl::map& each) { return each.is_equal(element); });
-        added = added && same != of_other.end();
-        if (same != of_other.end()) of_other.erase(same);
-      }
-    });
-  }
-  return added;
 }
 
 /// The first terms that become one, with all that do so beside them; empty: none do.
@@ -322,20 +262,9 @@ class SumJoiner {
 
   /// Leaves a sum out of the nest, and of what its readers add.
   void drop(const Statement& sum, const Statement& start) {
-    const std::string& tensor = sum.write.tensor;
     erase_statement(nest_, sum.name);
     erase_statement(nest_, start.name);
-    for (Statement& reader : nest_.statements) {
-      reader.value = reader.value.rewrite([&](const ScalarExpr& node) {
-        if (node.op() != ScalarOp::add) return node;
-        return is_read_of(reader, node.args()[0], tensor)   ? node.args()[1]
-               : is_read_of(reader, node.args()[1], tensor) ? node.args()[0]
-                                                            : node;
-      });
-      if (std::any_of(reader.reads.begin(), reader.reads.end(), [&](const Access& read) { return read.tensor == tensor; }))
-        compact(reader);
-    }
-    std::erase_if(nest_.tensors, [&](const Tensor& each) { return each.name == tensor; });
+    leave_out_of_additions(nest_, sum.write.tensor);
   }
 
   Nest nest_;

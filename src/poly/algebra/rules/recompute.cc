@@ -3,6 +3,7 @@
 // Pattern    a temporary t, elementwise defined, t_e = f_e, whose readers read each element once each; a reduction is among them. Or t_e is a
 //            sum of a few terms that one statement reads, or all are of tensors with fewer dims (distances of points): f_e is that sum.
 //            A definition may be that one statement (a vector times a small matrix, element by element).
+//            Or one other definition alone reads t: a step of a longer one.
 //            What is made of such tensors alone may be read a few times (the axes of a force), and be longer; a sum of them, by the
 //            definition of what a reduction reads.
 // Rewrite    readers compute f_e in place of reading t_e, rounded to the type of t; t is gone. A schedule then needs no place for t, which
@@ -78,6 +79,8 @@ std::string objection_to(const Nest& nest, const Statement& statement, bool sum)
   if (!own && nodes_of(statement.value) > (shares ? kMostNodesOfShared : kMostNodes)) return "its value is long";
   const std::vector<const Statement*> readers = readers_of(nest, tensor);
   if (readers.size() > kMostReaders) return "too many statements read it";
+  // A step of a longer definition, which a block could not keep either.
+  const bool steps = readers.size() == 1 && !readers.front()->reduction && !statement.reads.empty() && !sum;
   bool sums = own;
   for (const Statement* reader : readers) {
     if (reader->group <= statement.group) return "it is read before it is written";
@@ -88,7 +91,7 @@ std::string objection_to(const Nest& nest, const Statement& statement, bool sum)
     }
     sums = sums || reader->reduction.has_value() || (sum && defines_term(nest, *reader));
   }
-  return sums ? "" : "no reduction reads it";
+  return sums || steps ? "" : "no reduction reads it, nor one definition alone";
 }
 
 /// The nest in which the statement defines the temporary by one value.

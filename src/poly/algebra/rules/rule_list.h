@@ -17,6 +17,8 @@ const Rule& neutral_terms_rule();
 const Rule& finite_masks_rule();
 const Rule& skip_neutral_rule();
 const Rule& start_extremum_rule();
+const Rule& prefix_reduction_rule();
+const Rule& reroll_sums_rule();
 const Rule& exp2_scale_rule();
 const Rule& simplify_rule();
 const Rule& log_quotient_rule();

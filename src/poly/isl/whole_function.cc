@@ -1,0 +1,22 @@
+// Functions without their domain.
+#include "poly/isl/whole_function.h"
+
+#include <isl/aff.h>
+#include <isl/set.h>
+
+namespace nestor {
+
+std::optional<isl::multi_aff> whole_function(const isl::map& relation) {
+  const isl::pw_multi_aff function = isl::manage(isl_pw_multi_aff_from_map(relation.copy()));
+  std::optional<isl::multi_aff> found;
+  if (isl_pw_multi_aff_n_piece(function.get()) != 1) return found;
+  const auto take = [](isl_set* domain, isl_multi_aff* piece, void* user) {
+    isl_set_free(domain);
+    *static_cast<std::optional<isl::multi_aff>*>(user) = isl::manage(piece);
+    return isl_stat_ok;
+  };
+  isl_pw_multi_aff_foreach_piece(function.get(), take, &found);
+  return found;
+}
+
+}  // namespace nestor
