@@ -90,6 +90,9 @@ TEST(FiniteMasks, ConditionsMayCompareWhatOthersChoose) {
       ScalarExpr::cast(ElementType::boolean, ones),
       make(ScalarOp::eq, ScalarExpr::cast(ElementType::f32, sees_before()), number(1)),
       make(ScalarOp::le, ScalarExpr::constant(0, ElementType::i32), apart),
+      make(ScalarOp::lt, number(0), number(1) - make(ScalarOp::mul, number(1) - ones, number(1))),
+      make(ScalarOp::logical_and, sees_before(),
+           make(ScalarOp::le, ScalarExpr::make(ScalarOp::abs, {apart}), ScalarExpr::constant(2, ElementType::i32))),
       ScalarExpr::make(ScalarOp::select, {sees_before(), ScalarExpr::constant(1, ElementType::boolean),
                                           ScalarExpr::constant(0, ElementType::boolean)})};
   for (const ScalarExpr& seen : spellings) {
@@ -97,6 +100,20 @@ TEST(FiniteMasks, ConditionsMayCompareWhatOthersChoose) {
     EXPECT_THAT(isl_text(after.statement("sum").domain), HasSubstr("j <= i"));
     EXPECT_EQ(different(nest, after, 60), 0);
   }
+}
+
+/// -inf that is added hides what a select would: scores there must be finite, which the rule says.
+TEST(FiniteMasks, AddedInfinitiesAreForNeutralTerms) {
+  const Nest nest = masked_scores({.hidden = -infinity(), .added = true});
+  const Nest after = rule("neutral_terms").apply(nest, {}).nest;
+  for (const char* name : {"s", "top", "total", "sum"})
+    EXPECT_THAT(isl_text(after.statement(name).domain), HasSubstr("j <= i")) << name;
+  EXPECT_THAT(rule("neutral_terms").finite(nest), ::testing::UnorderedElementsAre("x", "v"));
+  EXPECT_THAT(rule("neutral_terms").finite(masked_scores({.hidden = -infinity()})), ::testing::ElementsAre("v"));
+  EXPECT_TRUE(rule("neutral_terms").find(masked_scores({.hidden = -1e9, .added = true})).empty());
+  EXPECT_THAT(refusal(masked_scores({.hidden = -1e9, .added = true})), HasSubstr("one large negative number"));
+  const Nest quotient = with_statement(nest, "s", [](Statement& s) { s.value = number(1) / read(0) + s.value.args()[1]; });
+  EXPECT_TRUE(rule("neutral_terms").find(quotient).empty()) << "1/0 is +inf of what is finite";
 }
 
 TEST(FiniteMasks, WeightsThatAreTheSameNumberForAllRowsMustBeZero) {

@@ -144,6 +144,12 @@ class PartFinder {
       const bool clashes = plus ? range.plus_infinity : range.minus_infinity;
       const double infinity = std::numeric_limits<double>::infinity();
       take(result, range.nan, clashes ? std::optional(plus ? infinity : -infinity) : std::nullopt, other, piece);
+      // What a mask is added to is needed as little as what it is multiplied by.
+      if (!piece.value && known.masked && !has_pole(statement_, other)) {
+        piece.value = result;
+        piece.why.clear();
+        add_reads(other, piece.factors);
+      }
     } else if (expr.op() == ScalarOp::mul && value == 0 && known.masked) {
       if (has_pole(statement_, other)) {
         piece.why = fmt::format("in {}, what stands beside 0 may be infinite where its operands are finite", statement_.name);
