@@ -4,7 +4,8 @@
 //            reductions over j read, also through elementwise definitions: a softmax over masked scores.
 // Rewrite    all reductions leave out the n_i points where s is L. A maximum starts from L if n_i > 0. A sum of terms that are w_i g there, with w
 //            free of j, becomes s + w z, where z adds up (w = 0 ? 0 : g) over what was left out: nothing where w has vanished, as exp(L - m) does
-//            where the row's maximum m is 104 above L. Without g it is s + n w.
+//            where the row's maximum m is 104 above L. Without g it is s + n w. Where ranges say that all scores are above L, and w is 0 for them, and
+//            every row sees some, nothing is added, and a maximum starts as it did.
 // Conditions s is f32; each reduction runs over one dim into a temporary of f32, stands alone in its loops and is read when it is complete;
 //            all its elements have points; of its value where s is L, one factor at least is free of j; n is a sum of lengths of intervals.
 // Proof      A fold may be cut in two, and L is one term of a maximum however often it is there. sum_j w g = w sum_j g. For w = 0 all terms are
@@ -22,7 +23,9 @@
 #include <string>
 #include <vector>
 
+#include "poly/algebra/analysis/known_values.h"
 #include "poly/algebra/analysis/needed_points.h"
+#include "poly/algebra/analysis/range_analysis.h"
 #include "poly/algebra/guarded/row_points.h"
 #include "poly/algebra/rules/rule_list.h"
 #include "poly/algebra/values/builders.h"
@@ -39,6 +42,8 @@ namespace {
 constexpr const char* kName = "finite_masks";
 /// Numbers above it are hardly meant as masks: weights would not vanish beside them.
 constexpr double kHighest = -1000;
+/// What f32 rounds to 0 (docs/values.md, range).
+constexpr double kVanishing = 0x1p-150;
 
 ScalarExpr truth(bool value) { return ScalarExpr::constant(value ? 1 : 0, ElementType::boolean); }
 ScalarExpr opposite(const ScalarExpr& condition) { return build::unary(ScalarOp::logical_not, condition); }
@@ -81,13 +86,14 @@ class Mask {
 
 /// A reduction, with definitions between it and the mask within its value.
 struct Masked {
-  Statement whole;       ///< indices of `hidden` and `count` among its own
-  ScalarExpr hidden;     ///< where the mask hides its points
-  isl::set points;       ///< these
-  ScalarExpr count;      ///< how many of them a row has
-  bool always = false;   ///< each row has some
-  int dim = -1;          ///< that it reduces
-  ScalarExpr row, term;  ///< the value there: their product; no term: the row's value alone
+  Statement whole;        ///< indices of `hidden` and `count` among its own
+  ScalarExpr hidden;      ///< where the mask hides its points
+  isl::set points;        ///< these
+  ScalarExpr count;       ///< how many of them a row has
+  bool always = false;    ///< each row has some
+  int dim = -1;           ///< that it reduces
+  ScalarExpr row, term;   ///< the value there: their product; no term: the row's value alone
+  bool vanishes = false;  ///< what is hidden is neutral, by the range of the scores
   /// The row's value, if it is the same number for all rows.
   std::optional<double> number() const;
 };
@@ -162,6 +168,8 @@ class Analysis {
     why = fmt::format("no factor of {} is free of {} and vanishes where its points are hidden", reduction,
                       result.whole.dims[static_cast<std::size_t>(result.dim)]);
     if (!result.row.defined()) return std::nullopt;
+    result.vanishes = vanishes(nest, result);
+    if (result.vanishes) return result;
     const auto number = result.number();
     const bool fits = result.whole.reduction == ReductionOp::max ? number.has_value() : !number || *number == 0;
     return fits ? std::optional(result) : std::nullopt;
@@ -221,6 +229,48 @@ class Analysis {
     if (masked.term.defined() && masked.whole.reduction == ReductionOp::max) masked.row = {};
   }
 
+  /// The nest with scores as if the mask hid none. Where ranges say that all of them are above its number, a maximum never is that number, and a sum's
+  /// weight may be 0 for all that the maximum may be; a NaN in the row's values is one in the terms that are left.
+  bool vanishes(const Nest& nest, const Masked& masked) const {
+    const isl::map write = masked.whole.write.relation;
+    const isl::set domain = domain_in(nest, masked.whole);
+    if (!domain.apply(write).is_subset(domain.subtract(masked.points).apply(write))) return false;
+    Nest seen = nest;
+    Statement scores = scores_;
+    scores.value = scores.value.rewrite([&](const ScalarExpr& node) {
+      if (node.op() != ScalarOp::select || node.args()[1].equals(node.args()[2])) return node;
+      const bool yes = node.args()[1].is_constant(mask_.number()), no = node.args()[2].is_constant(mask_.number());
+      return yes ? node.args()[2] : no ? node.args()[1] : node;
+    });
+    replace_statement(seen, scores);
+    const ValueRange range = range_of(seen, scores, scores.value);
+    if (range.minus_infinity || range.low < mask_.number()) return false;
+    if (masked.whole.reduction == ReductionOp::max) return masked.whole.value.op() == ScalarOp::read;
+    start_maxima_from(seen, range.low);
+    const Statement& sum = nest.statement(masked.whole.name);
+    const auto passes = [&](const Access& read) {
+      return !reads_tensor(masked.whole, masked.row, read.tensor) ||
+             KnownValues(nest, {{read.tensor, std::numeric_limits<double>::quiet_NaN()}}).is_nan(sum, sum.value);
+    };
+    const ValueRange weight = range_of(seen, masked.whole, masked.row);
+    return weight.low >= 0 && weight.high < kVanishing && !weight.plus_infinity &&
+           std::all_of(masked.whole.reads.begin(), masked.whole.reads.end(), passes);
+  }
+
+  /// Maxima of scores that all see some, which are no less, as ranges do not know.
+  void start_maxima_from(Nest& seen, double low) const {
+    const Nest before = seen;
+    for (const Statement* maximum : readers_of(before, scores_.write.tensor)) {
+      const bool of_scores = maximum->reduction == ReductionOp::max && maximum->value.op() == ScalarOp::read;
+      if (!of_scores || !always_has_points(before, *maximum)) continue;
+      for (const Statement* each : initialisers_of(before, *maximum)) {
+        Statement start = *each;
+        start.value = build::number(low);
+        replace_statement(seen, start);
+      }
+    }
+  }
+
   const Nest& nest_;
   const Statement& scores_;
   Mask mask_;
@@ -235,7 +285,9 @@ class Edit {
   const Nest& nest() const { return result_; }
 
   void leave_out(const Masked& masked) {
-    if (masked.whole.reduction == ReductionOp::max) {
+    if (masked.vanishes) {
+      // nothing stands for it
+    } else if (masked.whole.reduction == ReductionOp::max) {
       start_from(masked);
     } else if (!masked.number()) {
       add_hidden(masked);
