@@ -20,6 +20,7 @@ struct MaskedScores {
   ScalarExpr seen = sees_before();
   double hidden = -1e9;    ///< what stands where nothing is seen
   ScalarExpr weight{};     ///< of score 0 and maximum 1; none: exp(score - maximum)
+  bool added = false;      ///< s = x + (seen ? 0 : hidden)
   bool quotients = false;  ///< weights over their sum are stored
   std::string window = "i - 2";
 };
@@ -28,6 +29,9 @@ struct MaskedScores {
 inline Nest masked_scores(const MaskedScores& how = {}) {
   const std::string row = " : 0 <= i < N", pair = row + " and 0 <= j < N", element = row + " and 0 <= d < D";
   const ScalarExpr weight = how.weight.defined() ? how.weight : apply(ScalarOp::exp, read(0) - read(1));
+  const auto masked = [&](const ScalarExpr& value) {
+    return ScalarExpr::make(ScalarOp::select, {how.seen, value, number(how.hidden)});
+  };
   NestBuilder nest("masked_scores", {{"N", 6}, {"D", 2}});
   nest.tensor("x", TensorRole::input, {"N", "N"}).tensor("v", TensorRole::input, {"N", "D"});
   for (const char* of_pair : {"s", "p"}) nest.tensor(of_pair, TensorRole::temporary, {"N", "N"});
@@ -35,8 +39,8 @@ inline Nest masked_scores(const MaskedScores& how = {}) {
   for (const char* of_row : {"top", "total"}) nest.tensor(of_row, TensorRole::temporary, {"N"});
   nest.tensor("sum", TensorRole::temporary, {"N", "D"})
       .tensor("out", TensorRole::output, {"N", "D"})
-      .statement("s[i, j]" + pair, "s[i, j]", {"x[i, j]"},
-                 ScalarExpr::make(ScalarOp::select, {how.seen, read(0), number(how.hidden)}), {}, {"j", "i", how.window})
+      .statement("s[i, j]" + pair, "s[i, j]", {"x[i, j]"}, how.added ? read(0) + masked(number(0)) : masked(read(0)), {},
+                 {"j", "i", how.window})
       .statement("top_init[i]" + row, "top[i]", {}, number(-infinity()))
       .statement("top[i, j]" + pair, "top[i]", {"s[i, j]"}, read(0), ReductionOp::max)
       .statement("p[i, j]" + pair, "p[i, j]", {"s[i, j]", "top[i]"}, weight)

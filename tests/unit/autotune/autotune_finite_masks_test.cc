@@ -64,5 +64,13 @@ TEST(FiniteMasks, AskForFiniteValuesOfWhatIsHidden) {
   }
 }
 
+TEST(FiniteMasks, AddedInfinitiesAskForFiniteScoresToo) {
+  const Sizes sizes{{"N", 3}, {"D", 1}};
+  const ElementLists added = MaskedFactors(masked_scores({.hidden = -infinity(), .added = true})).at(sizes);
+  ASSERT_EQ(added.count("x"), 1U);
+  EXPECT_THAT(added.at("x"), ::testing::ElementsAre(1, 2, 5)) << "right of the diagonal";
+  EXPECT_EQ(MaskedFactors(masked_scores({.hidden = -infinity()})).at(sizes).count("x"), 0U) << "a select does not look at them";
+}
+
 }  // namespace
 }  // namespace nestor

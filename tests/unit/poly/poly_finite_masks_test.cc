@@ -90,6 +90,9 @@ TEST(FiniteMasks, ConditionsMayCompareWhatOthersChoose) {
       ScalarExpr::cast(ElementType::boolean, ones),
       make(ScalarOp::eq, ScalarExpr::cast(ElementType::f32, sees_before()), number(1)),
       make(ScalarOp::le, ScalarExpr::constant(0, ElementType::i32), apart),
+      make(ScalarOp::lt, number(0), number(1) - make(ScalarOp::mul, number(1) - ones, number(1))),
+      make(ScalarOp::logical_and, sees_before(),
+           make(ScalarOp::le, ScalarExpr::make(ScalarOp::abs, {apart}), ScalarExpr::constant(2, ElementType::i32))),
       ScalarExpr::make(ScalarOp::select, {sees_before(), ScalarExpr::constant(1, ElementType::boolean),
                                           ScalarExpr::constant(0, ElementType::boolean)})};
   for (const ScalarExpr& seen : spellings) {
@@ -99,12 +102,52 @@ TEST(FiniteMasks, ConditionsMayCompareWhatOthersChoose) {
   }
 }
 
+/// -inf that is added hides what a select would: scores there must be finite, which the rule says.
+TEST(FiniteMasks, AddedInfinitiesAreForNeutralTerms) {
+  const Nest nest = masked_scores({.hidden = -infinity(), .added = true});
+  const Nest after = rule("neutral_terms").apply(nest, {}).nest;
+  for (const char* name : {"s", "top", "total", "sum"})
+    EXPECT_THAT(isl_text(after.statement(name).domain), HasSubstr("j <= i")) << name;
+  EXPECT_THAT(rule("neutral_terms").finite(nest), ::testing::UnorderedElementsAre("x", "v"));
+  EXPECT_THAT(rule("neutral_terms").finite(masked_scores({.hidden = -infinity()})), ::testing::ElementsAre("v"));
+  EXPECT_TRUE(rule("neutral_terms").find(masked_scores({.hidden = -1e9, .added = true})).empty());
+  EXPECT_THAT(refusal(masked_scores({.hidden = -1e9, .added = true})), HasSubstr("one large negative number"));
+  for (const ScalarExpr& mask :
+       {ScalarExpr::make(ScalarOp::select, {sees_before(), number(0), number(-infinity())}),
+        apply(ScalarOp::log, ScalarExpr::make(ScalarOp::select, {sees_before(), number(1), number(0)}))}) {
+    const Nest products = with_statement(masked_attention_scores(), "s", [&](Statement& s) { s.value = read(0) + mask; });
+    ASSERT_EQ(rule("neutral_terms").find(products).size(), 1U) << "scores are no value of a row";
+    EXPECT_THAT(isl_text(rule("neutral_terms").apply(products, {}).nest.statement("dot").domain), HasSubstr("j <= i"));
+    EXPECT_THAT(rule("neutral_terms").finite(products), ::testing::UnorderedElementsAre("dot", "v"));
+  }
+  const Nest quotient = with_statement(nest, "s", [](Statement& s) { s.value = number(1) / read(0) + s.value.args()[1]; });
+  EXPECT_TRUE(rule("neutral_terms").find(quotient).empty()) << "1/0 is +inf of what is finite";
+}
+
 TEST(FiniteMasks, WeightsThatAreTheSameNumberForAllRowsMustBeZero) {
   const Nest bare = without_masked(masked_scores({.weight = apply(ScalarOp::exp, read(0))}));
   validate(bare);
   EXPECT_EQ(bare.find_statement("sum_hidden"), nullptr) << "exp(-1e9) is 0";
   EXPECT_THAT(isl_text(bare.statement("sum").domain), HasSubstr("j <= i"));
   EXPECT_THAT(refusal(masked_scores({.weight = read(0)})), HasSubstr("no factor of total is free of j and vanishes"));
+}
+
+/// A soft cap keeps scores within 50: no weight of what is hidden is above 0, and the rule leaves what it does of -inf.
+TEST(FiniteMasks, ScoresWithinARangeNeedNoGuard) {
+  const auto capped = [](double hidden, const ScalarExpr& seen, const std::string& window = "i - 2") {
+    return with_statement(masked_scores({.seen = seen, .hidden = hidden, .window = window}), "s", [](Statement& s) {
+      s.value = s.value.rewrite(
+          [](const ScalarExpr& node) { return node.op() == ScalarOp::read ? number(50) * apply(ScalarOp::tanh, node) : node; });
+    });
+  };
+  const Nest before = capped(-1e9, sees_before()), after = without_masked(before);
+  EXPECT_EQ(after.find_statement("sum_hidden"), nullptr);
+  EXPECT_EQ(after.find_statement("total_whole"), nullptr);
+  EXPECT_TRUE(after.statement("top_init").value.is_constant(-infinity()));
+  EXPECT_EQ(different(before, after, 100), 0);
+  const Nest empty = capped(-1e9, sees_near(), "i + 1 - floor(i / 2)");
+  EXPECT_NE(without_masked(empty).find_statement("sum_hidden"), nullptr) << "rows that see nothing";
+  EXPECT_EQ(different(empty, without_masked(empty), 100), 0);
 }
 
 TEST(FiniteMasks, AMaximumStartsFromWhatItMakesOfTheNumber) {

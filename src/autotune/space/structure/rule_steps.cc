@@ -118,6 +118,12 @@ std::vector<std::string> matching_rules(BaseSchedules& schedules) {
     // after the usual rules.
     if (!matching.contains(rule.name) && rule.name != kMixedPartsRule && matches(rule)) matching.insert(rule.name);
   }
+  // Scores that no mask hides any more may have other rules.
+  if (matching.contains(kMaskRule)) {
+    std::set<std::string> seen = all;
+    seen.insert(kMaskRule);
+    for (const Step& step : rule_steps(schedules, seen)) matching.insert(step.args.at(0).get<std::string>());
+  }
   const Nest& usual_nest = schedules.after_rules(usual).nest();
   // Inner sums become operands of f32.
   std::set<std::string> nested = all;

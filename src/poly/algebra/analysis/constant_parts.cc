@@ -38,6 +38,7 @@ class PartFinder {
       case ScalarOp::cast:
       case ScalarOp::exp:
       case ScalarOp::exp2:
+      case ScalarOp::log:
       case ScalarOp::neg:
       case ScalarOp::tanh:
       case ScalarOp::erf:
@@ -144,6 +145,12 @@ class PartFinder {
       const bool clashes = plus ? range.plus_infinity : range.minus_infinity;
       const double infinity = std::numeric_limits<double>::infinity();
       take(result, range.nan, clashes ? std::optional(plus ? infinity : -infinity) : std::nullopt, other, piece);
+      // What a mask is added to is needed as little as what it is multiplied by.
+      if (!piece.value && known.masked && !has_pole(statement_, other)) {
+        piece.value = result;
+        piece.why.clear();
+        add_reads(other, piece.factors);
+      }
     } else if (expr.op() == ScalarOp::mul && value == 0 && known.masked) {
       if (has_pole(statement_, other)) {
         piece.why = fmt::format("in {}, what stands beside 0 may be infinite where its operands are finite", statement_.name);
@@ -168,7 +175,7 @@ class PartFinder {
     const ScalarExpr bare = strip_casts(other);
     const bool is_read = bare.op() == ScalarOp::read;
     const Access* read = is_read ? &statement_.reads.at(bare.ordinal()) : nullptr;
-    if (spoiled && (read == nullptr || !is_of_a_row(read->tensor))) {
+    if (spoiled && (read == nullptr || !is_of_a_row(*read))) {
       piece.why = fmt::format("in {}, what stands beside {} may be {}", statement_.name, value,
                               infinity ? fmt::format("{}{}", *infinity, nan ? " or NaN" : "") : "NaN");
       return;
@@ -177,8 +184,10 @@ class PartFinder {
     if (spoiled) piece.company.push_back({read->tensor, read->relation, infinity});
   }
 
-  /// A reduction's result, or a value computed from one element by element: a softmax's sum with a sink's term.
-  bool is_of_a_row(const std::string& tensor) const {
+  /// A reduction's result, or a value computed from one element by element (a softmax's sum with a sink's term), which several points read.
+  bool is_of_a_row(const Access& read) const {
+    if (read.relation.intersect_domain(domain_in(nest_, statement_)).is_injective()) return false;
+    const std::string& tensor = read.tensor;
     if (is_reduced(tensor)) return true;
     const Statement* definition = is_elementwise_temporary(nest_, tensor) ? sole_definition(nest_, tensor) : nullptr;
     return definition != nullptr && std::any_of(definition->reads.begin(), definition->reads.end(),

@@ -12,6 +12,8 @@
 namespace nestor {
 namespace {
 
+/// Choices in one comparison, each of which doubles the work.
+constexpr int kMostChoices = 8;
 /// Largest magnitudes that i32 and f32 have all integers up to.
 constexpr std::int64_t kLargestInteger = 2147483647, kLargestExact = 1 << 24;
 
@@ -61,6 +63,10 @@ class Integers {
         const auto a = of(expr.args()[0]), b = of(expr.args()[1]);
         if (!a || !b) return std::nullopt;
         return expr.op() == ScalarOp::add ? a->add(*b) : a->sub(*b);
+      }
+      case ScalarOp::abs: {
+        const auto a = of(expr.args()[0]);
+        return a ? std::optional(a->max(a->neg())) : std::nullopt;
       }
       case ScalarOp::mul:
         return product(expr);
@@ -173,13 +179,38 @@ class Conditions {
     return is_boolean(value) ? holds(value) : complement(compared(ScalarOp::eq, value, ScalarExpr::constant(0, value.type())));
   }
 
+  /// Is the node a choice between numbers, or a condition as a number?
+  static bool is_choice(const ScalarExpr& node) {
+    return node.op() == ScalarOp::select || (node.op() == ScalarOp::cast && !is_boolean(node) && is_boolean(node.args()[0]));
+  }
+
+  static int choices(const ScalarExpr& value) {
+    int count = 0;
+    value.visit([&](const ScalarExpr& node) { count += is_choice(node) ? 1 : 0; });
+    return count;
+  }
+
+  static std::optional<ScalarExpr> first_choice(const ScalarExpr& value) {
+    std::optional<ScalarExpr> found;
+    value.visit([&](const ScalarExpr& node) {
+      if (!found && is_choice(node)) found = node;
+    });
+    return found;
+  }
+
   std::optional<isl::set> compared(ScalarOp op, const ScalarExpr& a, const ScalarExpr& b) const {
+    if (choices(a) + choices(b) > kMostChoices) return std::nullopt;
     for (const bool left : {true, false}) {
       const ScalarExpr& side = left ? a : b;
-      const auto with = [&](const ScalarExpr& value) { return left ? compared(op, value, b) : compared(op, a, value); };
-      if (side.op() == ScalarOp::select) return chosen(side.args()[0], with(side.args()[1]), with(side.args()[2]));
-      if (side.op() == ScalarOp::cast && is_boolean(side.args()[0]))  // 1 or 0
-        return chosen(side.args()[0], with(ScalarExpr::constant(1, side.type())), with(ScalarExpr::constant(0, side.type())));
+      const auto choice = first_choice(side);
+      if (!choice) continue;
+      const auto with = [&](const ScalarExpr& value) {
+        const ScalarExpr changed = side.rewrite([&](const ScalarExpr& node) { return node.equals(*choice) ? value : node; });
+        return left ? compared(op, changed, b) : compared(op, a, changed);
+      };
+      if (choice->op() == ScalarOp::select) return chosen(choice->args()[0], with(choice->args()[1]), with(choice->args()[2]));
+      const auto number = [&](double value) { return ScalarExpr::constant(value, choice->type()); };
+      return chosen(choice->args()[0], with(number(1)), with(number(0)));
     }
     if (a.op() == ScalarOp::constant && b.op() == ScalarOp::constant) {
       const double x = a.number(), y = b.number();
