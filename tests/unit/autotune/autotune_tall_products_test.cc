@@ -15,24 +15,16 @@ namespace {
 using namespace samples;
 
 /// out[i, j] = sum over n of p[n] x[n, i] x[n, j] with p[n] = 1 / (1 + y[n]^2): the curvature of a weighted least-squares problem.
-/// `gradient`: also grad[i] = sum over n of p[n] x[n, i].
-Nest weighted_gram(bool gradient = false) {
+Nest weighted_gram() {
   const std::string cell = "0 <= i < I and 0 <= j < I";
-  NestBuilder nest("weighted_gram", {{"N", 65536}, {"I", 60}});
-  nest.tensor("x", TensorRole::input, {"N", "I"})
+  return NestBuilder("weighted_gram", {{"N", 65536}, {"I", 60}})
+      .tensor("x", TensorRole::input, {"N", "I"})
       .tensor("y", TensorRole::input, {"N"})
       .tensor("p", TensorRole::temporary, {"N"})
       .tensor("sum", TensorRole::temporary, {"I", "I"})
       .tensor("out", TensorRole::output, {"I", "I"})
-      .statement("p[n] : 0 <= n < N", "p[n]", {"y[n]"}, number(1) / (number(1) + read(0) * read(0)));
-  if (gradient)
-    nest.tensor("slope", TensorRole::temporary, {"I"})
-        .tensor("grad", TensorRole::output, {"I"})
-        .statement("slope_init[i] : 0 <= i < I", "slope[i]", {}, number(0))
-        .statement("slope[i, n] : 0 <= i < I and 0 <= n < N", "slope[i]", {"p[n]", "x[n, i]"}, read(0) * read(1),
-                   ReductionOp::add)
-        .statement("grad[i] : 0 <= i < I", "grad[i]", {"slope[i]"}, read(0));
-  return nest.statement("init[i, j] : " + cell, "sum[i, j]", {}, number(0))
+      .statement("p[n] : 0 <= n < N", "p[n]", {"y[n]"}, number(1) / (number(1) + read(0) * read(0)))
+      .statement("init[i, j] : " + cell, "sum[i, j]", {}, number(0))
       .statement("sum[i, j, n] : " + cell + " and 0 <= n < N", "sum[i, j]", {"p[n]", "x[n, i]", "x[n, j]"},
                  read(0) * read(1) * read(2), ReductionOp::add)
       .statement("out[i, j] : " + cell, "out[i, j]", {"sum[i, j]"}, read(0))
@@ -90,22 +82,6 @@ TEST(TallProducts, HavePartsBesideSumsThatAreNoProducts) {
     EXPECT_EQ(testing::run_emulated(compiled, guesses.meaning(), {{"N", points}, {"M", 13}, {"A", 5}}, {.tolerance = 1e-4}, {1}),
               "")
         << points;
-}
-
-/// Blocks of single columns would read a whole sector of memory for each element.
-TEST(TallProducts, SumsBesideThemReadColumnsSideBySide) {
-  testing::SpaceGuesses guesses(weighted_gram(true), {{"N", 65536}, {"I", 60}});
-  const Candidate candidate = guesses.space->candidate(guesses.points.at(0));
-  ASSERT_EQ(candidate.infeasible, "");
-  int tiles = 0;
-  for (const Step& step : candidate.steps) {
-    EXPECT_FALSE(step.name == "gpu_blocks" && step.args.at(0) == "slope_part.i") << "a block for each column";
-    tiles += step.name == "gpu_blocks" && step.args.at(0) == "slope_part.i_o" ? 1 : 0;
-  }
-  EXPECT_EQ(tiles, 1);
-  const CompiledNvptx compiled = compile_nvptx(guesses.program(0), {});
-  for (const std::int64_t rows : {1, 700})
-    EXPECT_EQ(testing::run_emulated(compiled, guesses.meaning(), {{"N", rows}, {"I", 13}}, {.tolerance = 1e-4}, {1}), "") << rows;
 }
 
 TEST(TallProducts, ManyResultsNeedNoParts) {
