@@ -25,6 +25,7 @@ const std::vector<Rule>& rules() {
                                      split_terms_rule(),
                                      nest_operands_rule(),
                                      nest_sums_rule(),
+                                     nest_extrema_rule(),
                                      expand_squares_rule(),
                                      factor_exponential_rule(),
                                      integer_product_rule(),

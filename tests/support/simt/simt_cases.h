@@ -318,7 +318,8 @@ inline std::vector<SimtCase> simt_cases() {
     list.add("lookup_vectors", lookup_program({}), {{"rows", 9}, {"keys", keys}}, plain, 32);
   list.add("lookup_least", lookup_program({.other = std::numeric_limits<double>::infinity(), .combine = ReductionOp::min}),
            {{"rows", 9}, {"keys", 43}}, plain, 64);
-  list.add("lookup_of_all", lookup_program({.other = 0.5}), {{"rows", 9}, {"keys", 43}}, {.tolerance = 1e-5}, 64);
+  list.add("lookup_of_all", lookup_program({.words = 0, .other = 0.5}), {{"rows", 9}, {"keys", 43}, {"words", 20}},
+           {.tolerance = 1e-5}, 64);
   list.add("lookup_by_terms", lookup_program({.twice = true, .follows = true}), {{"rows", 9}, {"keys", 43}}, {.tolerance = 1e-5},
            64);
   for (const bool backward : {false, true}) {

@@ -460,6 +460,25 @@ TEST(GpuSpace, RowsBesideProductsMayBeLongerThanAnyCluster) {
   EXPECT_EQ(values.at("tile.row"), 1);
 }
 
+/// sum[p, i] = sum over the n of part p of y[n] x[n, i]: threads take columns of x side by side, whatever its rows are weighed by.
+TEST(GpuSpace, SumsOfWeighedRowsRunAlongColumns) {
+  const std::string part = "0 <= i < I and 0 <= p and 993 p <= n < 993 p + 993 and n < N";
+  const Nest nest = samples::NestBuilder("weighed", {{"N", 65536}, {"I", 127}})
+                        .tensor("x", TensorRole::input, {"N", "I"})
+                        .tensor("y", TensorRole::input, {"N"})
+                        .tensor("sum", TensorRole::output, {"floor((N - 1)/993) + 1", "I"})
+                        .statement("sum[i, p, n] : " + part, "sum[p, i]", {"y[n]", "x[n, i]"},
+                                   samples::operator*(samples::read(0), samples::read(1)), ReductionOp::add)
+                        .build();
+  NestStructure structure;
+  structure.axes = {{"i", 127}, {"p", 66}, {"n", 993}};
+  structure.loop_groups = {{"sum", {"sum"}, {"sum.i", "sum.p", "sum.n"}, {0, 1, 2}, {false, false, true}, {127, 66, 993}, 8e6}};
+  FusionGroup group;
+  group.loop_groups = {0};
+  group.axes = {0, 1};
+  EXPECT_EQ(axis_of_column_sums(nest, structure, group), 0);
+}
+
 TEST(GpuSpace, CopiesBesideProductsKeepAllUnitsBusy) {
   const GpuLimits limits = *gpu_space_limits(90, 227 << 10, 132).gpu;
   const auto rows_of = [&](std::int64_t rows, std::int64_t columns) {

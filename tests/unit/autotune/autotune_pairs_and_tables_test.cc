@@ -19,16 +19,17 @@ using testing::count_steps;
 using testing::SearchedProblem;
 
 /// out[i, d] = found[0, i, d] - found[1, i, d] / 2 with found[w, i, d] = sum over j of relu(q[w, i] k[j]) v[j, d].
-Nest difference_of_heads() {
-  const std::string row = "0 <= w < 2 and 0 <= i < I", pair = row + " and 0 <= j < J", element = row + " and 0 <= d < 64";
+Nest difference_of_heads(const std::string& heads = "2") {
+  const std::string row = "0 <= w < " + heads + " and 0 <= i < I", pair = row + " and 0 <= j < J",
+                    element = row + " and 0 <= d < 64";
   return NestBuilder("difference", {{"I", 300}, {"J", 300}})
-      .tensor("q", TensorRole::input, {"2", "I", "64"}, kHalf)
+      .tensor("q", TensorRole::input, {heads, "I", "64"}, kHalf)
       .tensor("k", TensorRole::input, {"J", "64"}, kHalf)
       .tensor("v", TensorRole::input, {"J", "64"}, kHalf)
-      .tensor("score", TensorRole::temporary, {"2", "I", "J"})
-      .tensor("weight", TensorRole::temporary, {"2", "I", "J"})
-      .tensor("sum", TensorRole::temporary, {"2", "I", "64"})
-      .tensor("found", TensorRole::temporary, {"2", "I", "64"}, kHalf)
+      .tensor("score", TensorRole::temporary, {heads, "I", "J"})
+      .tensor("weight", TensorRole::temporary, {heads, "I", "J"})
+      .tensor("sum", TensorRole::temporary, {heads, "I", "64"})
+      .tensor("found", TensorRole::temporary, {heads, "I", "64"}, kHalf)
       .tensor("out", TensorRole::output, {"I", "64"}, kHalf)
       .statement("score_init[w, i, j] : " + pair, "score[w, i, j]", {}, number(0))
       .statement("score[w, i, j, d] : " + pair + " and 0 <= d < 64", "score[w, i, j]", {"q[w, i, d]", "k[j, d]"},
@@ -130,14 +131,16 @@ Nest normed_heads() {
 }
 
 TEST(JoinedHeads, ComeAfterTheKernelOfTheirProducts) {
-  SearchedProblem problem(difference_of_heads(), {});
-  const Point first = problem.space->defaults().front();
-  const Candidate candidate = problem.space->candidate(first);
-  ASSERT_EQ(candidate.infeasible, "");
-  EXPECT_EQ(count_steps(candidate, "tensor_cores"), 1) << "both products of a head stay in one kernel";
-  EXPECT_EQ(count_steps(candidate, "gpu_threads"), 1);
-  for (const Sizes& sizes : {Sizes{{"I", 133}, {"J", 71}}, Sizes{{"I", 1}, {"J", 8}}})
-    EXPECT_EQ(problem.difference(first, sizes, 4e-3), "");
+  for (const auto& [heads, kernels_behind] : {std::pair{"2", 0}, {"5", 1}}) {
+    SearchedProblem problem(difference_of_heads(heads), {});
+    const Point first = problem.space->defaults().front();
+    const Candidate candidate = problem.space->candidate(first);
+    ASSERT_EQ(candidate.infeasible, "");
+    EXPECT_EQ(count_steps(candidate, "tensor_cores"), 1) << "both products of a head stay in one kernel, of a few heads all";
+    EXPECT_EQ(count_steps(candidate, "gpu_threads"), kernels_behind) << heads;
+    for (const Sizes& sizes : {Sizes{{"I", 133}, {"J", 71}}, Sizes{{"I", 1}, {"J", 8}}})
+      EXPECT_EQ(problem.difference(first, sizes, 4e-3), "");
+  }
 }
 
 TEST(WideRows, HaveBothProductsOnTensorCoresThoughNoKernelHasRoomForBoth) {

@@ -66,7 +66,7 @@ TEST(Algebra, RulesCarryTheirProofAndRounding) {
                  "recompute", "keep_sums", "split_terms", "expand_squares", "copy_rows", "product_again", "product_across",
                  "round_operand", "separate_sums", "nest_products", "nest_sums", "factor_exponential", "integer_product",
                  "bf16x6", "bf16x3", "join_dims", "repeat_elements", "row_reduction", "gather_rows", "join_short_rows",
-                 "forward_pieces", "nest_operands", "log_quotient", "split_dims", "finite_masks", "prefix_reduction", "reroll_sums"));
+                 "forward_pieces", "nest_operands", "log_quotient", "split_dims", "finite_masks", "nest_extrema", "prefix_reduction", "reroll_sums"));
 }
 
 TEST(Algebra, ReciprocalMakesAQuotientByARowsValueAProduct) {

@@ -412,6 +412,54 @@ TEST(SeparateSums, WeightsOfTheSumsArePartOfTheMixture) {
   EXPECT_EQ(differences(nest, result, {{"M", 3}, {"N", 2}, {"K", 2}}, 40), 0);
 }
 
+/// Pairs of sums that are turned by an angle, relative to how long all of them are together.
+Nest turned_pairs(const std::string& parts = "2", bool first_outside = true) {
+  const std::string row = "0 <= i < M", each = row + " and 0 <= j < N and 0 <= e < " + parts;
+  const auto wide = [](int ordinal) { return ScalarExpr::cast(ElementType::f32, read(ordinal, ElementType::f16)); };
+  const ScalarExpr first = read(0) * read(2), second = read(1) * read(2);
+  return samples::NestBuilder("turned_pairs", {{"M", 5}, {"N", 4}, {"K", 3}})
+      .tensor("x", TensorRole::input, {"M", "K"}, ElementType::f16)
+      .tensor("w", TensorRole::input, {parts, "N", "K"}, ElementType::f16)
+      .tensor("sums", TensorRole::temporary, {"M", parts, "N"})
+      .tensor("line", TensorRole::temporary, {"M", parts, "N"})
+      .tensor("long", TensorRole::temporary, {"M"})
+      .tensor("out", TensorRole::output, {"M", "2", "N"})
+      .statement("init[i, e, j] : " + each, "sums[i, e, j]", {}, number(0))
+      .statement("sum[i, e, j, k] : " + each + " and 0 <= k < K", "sums[i, e, j]", {"x[i, k]", "w[e, j, k]"}, wide(0) * wide(1),
+                 ReductionOp::add)
+      .statement("line[i, e, j] : " + each, "line[i, e, j]", {"sums[i, e, j]"}, read(0))
+      .statement("long_init[i] : " + row, "long[i]", {}, number(0))
+      .statement(std::string(first_outside ? "long[i, e, j]" : "long[i, j, e]") + " : " + each, "long[i]", {"line[i, e, j]"},
+                 read(0) * read(0), ReductionOp::add)
+      .statement(
+          "out[i, e, j] : " + row + " and 0 <= j < N and 0 <= e < 2", "out[i, e, j]",
+          {"line[i, 0, j]", "line[i, 1, j]", "long[i]"},
+          ScalarExpr::make(ScalarOp::select,
+                           {ScalarExpr::make(ScalarOp::eq, {ScalarExpr::index(0), ScalarExpr::constant(0, ElementType::i32)}),
+                            first - second, first + second}),
+          std::nullopt, {"e"})
+      .build();
+}
+
+TEST(SeparateSums, PartsThatMeetHaveTemporariesAndStatementsOfTheirOwn) {
+  const Nest before = turned_pairs();
+  ASSERT_EQ(matches("separate_sums", before), 1U);
+  const Nest nest = rule("separate_sums").apply(before, {"sum"}).nest;
+  validate(nest);
+  EXPECT_THAT(samples::statement_names(nest), ElementsAre("init_0", "init_1", "sum_0", "sum_1", "line_0_2", "line_1_2",
+                                                          "long_init", "long_0", "long_1", "out_0", "out_1"));
+  for (const char* part : {"0", "1"}) {
+    EXPECT_THAT(nest.statement(std::string("long_") + part).dims, ElementsAre("i", "j"));
+    EXPECT_NE(nest.statement(std::string("out_") + part).value.op(), ScalarOp::select) << "which part it is is known";
+    EXPECT_TRUE(nest.statement(std::string("out_") + part).indices.empty());
+  }
+  EXPECT_EQ(nest.find_tensor("sums"), nullptr);
+  EXPECT_EQ(matches("separate_sums", nest), 0U) << "once";
+  EXPECT_EQ(samples::differences(before, nest, {{"M", 5}, {"N", 4}, {"K", 3}}, 40), 0);
+  EXPECT_EQ(matches("separate_sums", turned_pairs("5")), 0U) << "too many";
+  EXPECT_EQ(matches("separate_sums", turned_pairs("2", false)), 0U) << "it would be added up in another order";
+}
+
 TEST(SeparateSums, OtherSumsStayTogether) {
   EXPECT_EQ(matches("separate_sums", mixed_products()), 1U);
   EXPECT_EQ(matches("separate_sums", mixed_products("4")), 1U);

@@ -26,11 +26,12 @@
 namespace nestor {
 namespace {
 
-constexpr std::int64_t kMostWholeColumns = 256;  ///< of a tile
-constexpr std::int64_t kMostKeptTerms = 512;     ///< of rows of operands that stay in a block
-constexpr std::int64_t kFewColumns = 8;          ///< the smallest product has twice as many
-constexpr std::int64_t kShortSum = 64;           ///< terms of a sum that need no loop over tiles
-constexpr std::size_t kMostCopiedDims = 5;       ///< of a tensor map
+constexpr std::int64_t kMostWholeColumns = 256;   ///< of a tile
+constexpr std::int64_t kFewestWholeColumns = 32;  ///< of each of several parts
+constexpr std::int64_t kMostKeptTerms = 512;      ///< of rows of operands that stay in a block
+constexpr std::int64_t kFewColumns = 8;           ///< the smallest product has twice as many
+constexpr std::int64_t kShortSum = 64;            ///< terms of a sum that need no loop over tiles
+constexpr std::size_t kMostCopiedDims = 5;        ///< of a tensor map
 
 bool is_of(const NestStructure& structure, const FusionGroup& group, const Statement& statement) {
   return std::any_of(group.loop_groups.begin(), group.loop_groups.end(), [&](int u) {
@@ -315,14 +316,21 @@ std::optional<TensorAxes> axes_of_sum(const Nest& nest, const NestStructure& str
     // Unless one further out fills at least twice as many rows of a tile.
     if (result.row < 0 || 2 * extent(axis) > std::min(extent(result.row), std::int64_t{nvptx::kWarpgroupRows})) result.row = axis;
   }
-  // Where blocks share rows alone, a tile may have all columns of them.
-  for (std::size_t k = 0; k < loop_group.axes.size() && result.row < 0 && result.column >= 0 && !group.tile_is_part; ++k) {
+  // Where blocks share rows alone, or rows of each of several parts of the columns, a tile may have all columns of them.
+  for (std::size_t k = 0; k < loop_group.axes.size() && result.column >= 0 && !result.whole_rows && !group.tile_is_part; ++k) {
     const int axis = loop_group.axes[k];
-    const bool of_other = has(in_a, axis) != has(in_b, axis) && has(in_a, axis) != has(in_a, result.column) &&
-                          (has(single_a, axis) || has(single_b, axis));
+    // Fewer columns would leave most of a tile empty: rather tiles of the parts.
+    if (result.row >= 0 && (is_common(group, axis) || loop_group.extents[k] < kFewestWholeColumns)) continue;
+    const auto is_of_other = [&](int rows) {
+      return rows >= 0 && has(in_a, axis) != has(in_b, axis) && has(in_a, axis) != has(in_a, rows) &&
+             (has(single_a, axis) || has(single_b, axis));
+    };
+    const int rows = is_of_other(result.column) ? result.column : is_of_other(result.row) ? result.row : -1;
     const bool known = !loop_group.reduced[k] && has_one_value(nest, extent_of(nest, statement.domain, static_cast<int>(k)));
-    result.whole_rows = of_other && known && has(written, axis) && loop_group.extents[k] <= kMostWholeColumns;
-    if (result.whole_rows) result.row = std::exchange(result.column, axis);
+    result.whole_rows = rows >= 0 && known && has(written, axis) && loop_group.extents[k] <= kMostWholeColumns;
+    if (!result.whole_rows) continue;
+    result.row = rows;
+    result.column = axis;
   }
   if (result.row < 0 || result.column < 0 || !has(single_a, result.reduction_axis) || !has(single_b, result.reduction_axis))
     return std::nullopt;

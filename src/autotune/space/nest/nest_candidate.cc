@@ -337,13 +337,15 @@ std::string NestCandidate::make_shape(const FusionGroup& group, GroupShape& shap
   const auto tile = shape.plan.tile.find(columns);
   const bool narrow = beside && tile != shape.plan.tile.end() && tile->second > 0 && tile->second < kFewestColumns &&
                       chosen_.structure.axes[static_cast<std::size_t>(columns)].extent >= kFewestColumns;
-  // Single rows of a product would read all its columns for each.
+  // Single rows of a large product would read all its columns for each.
   const std::vector<int> tiled = tiled_by_products(nest, chosen_.structure, group);
-  const bool single_rows = beside && !is_main(group) && std::any_of(tiled.begin(), tiled.end(), [&](int axis) {
-                             const auto rows = shape.plan.tile.find(axis);
-                             return rows != shape.plan.tile.end() && rows->second == 1 &&
-                                    chosen_.structure.axes[static_cast<std::size_t>(axis)].extent >= kFewestColumns;
-                           });
+  const auto is_long = [&](int axis) { return chosen_.structure.axes[static_cast<std::size_t>(axis)].extent >= kWarp; };
+  const auto is_single = [&](int axis) {
+    const auto rows = shape.plan.tile.find(axis);
+    return rows != shape.plan.tile.end() && rows->second == 1;
+  };
+  const bool single_rows = beside && !is_main(group) && std::all_of(tiled.begin(), tiled.end(), is_long) &&
+                           std::any_of(tiled.begin(), tiled.end(), is_single);
   // Tiles of the main group may be single points here, of which each would have a block.
   const GpuGroup part{nest, chosen_.structure, group, shape.plan, facts_.sizes};
   const bool idle = beside && !is_main(group) &&

@@ -17,9 +17,9 @@
 #include <string>
 #include <vector>
 
-#include "poly/algebra/operands/half_products.h"
 #include "poly/algebra/rules/rule_list.h"
 #include "poly/algebra/values/nest_edit.h"
+#include "poly/algebra/values/polynomial.h"
 
 namespace nestor {
 namespace {
@@ -78,6 +78,15 @@ const Statement* later_place(const Nest& nest, const Statement& definition) {
   return nullptr;
 }
 
+/// Does the sum add up products of two tensors? `halves`: of 16 bits.
+bool adds_products(const Statement& sum, bool halves) {
+  if (sum.reduction != ReductionOp::add || sum.value.op() != ScalarOp::mul || sum.reads.size() != 2) return false;
+  return std::all_of(sum.value.args().begin(), sum.value.args().end(), [&](const ScalarExpr& factor) {
+    const ScalarExpr bare = strip_exact_casts(factor);
+    return bare.op() == ScalarOp::read && (!halves || is_half(bare.type()));
+  });
+}
+
 /// The first statement that reads the tensor; null: none does.
 const Statement* first_reader(const Nest& nest, const std::string& tensor) {
   const std::vector<const Statement*> readers = readers_of(nest, tensor);
@@ -98,8 +107,7 @@ std::vector<const Statement*> own_sum(const Nest& nest, const Statement& definit
   std::sort(made.begin(), made.end(),
             [&](const Statement* a, const Statement* b) { return position_of(nest, a->name) < position_of(nest, b->name); });
   const bool sums = made.size() == 2 && !made[0]->reduction && made[0]->reads.empty() && made[1]->reduction &&
-                    !products_of_one_width(*made[1]) && alone_in_group(nest, made[0]->name) &&
-                    alone_in_group(nest, made[1]->name);
+                    !adds_products(*made[1], false) && alone_in_group(nest, made[0]->name) && alone_in_group(nest, made[1]->name);
   return sums ? made : std::vector<const Statement*>{};
 }
 
@@ -109,7 +117,7 @@ bool sums_up_products(const Nest& nest, const Statement& sum) {
   temporaries_of(nest, sum, temporaries);
   return std::any_of(temporaries.begin(), temporaries.end(), [&](const std::string& tensor) {
     const std::vector<const Statement*> writers = writers_of(nest, tensor);
-    return std::any_of(writers.begin(), writers.end(), [](const Statement* each) { return half_products(*each).has_value(); });
+    return std::any_of(writers.begin(), writers.end(), [](const Statement* each) { return adds_products(*each, true); });
   });
 }
 
@@ -124,7 +132,7 @@ std::vector<std::string> late_sum(const Nest& nest, const Statement& definition,
   bool products = false;
   for (std::size_t k = from + 1; k < to; ++k) {
     if (share_temporary(nest, *made[1], nest.statements[k])) return {};  // they may have a loop in common
-    products = products || half_products(nest.statements[k]).has_value();
+    products = products || adds_products(nest.statements[k], true);
   }
   return products ? std::vector{made[0]->name, made[1]->name, definition.name} : std::vector<std::string>{};
 }

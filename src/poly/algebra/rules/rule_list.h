@@ -49,6 +49,7 @@ const Rule& slice_product_rule();
 const Rule& split_terms_rule();
 const Rule& nest_products_rule();
 const Rule& nest_sums_rule();
+const Rule& nest_extrema_rule();
 const Rule& nest_operands_rule();
 const Rule& row_reduction_rule();
 const Rule& expand_squares_rule();

@@ -41,6 +41,25 @@ int dim_of_index(const Access& access, std::size_t index) {
   return found;
 }
 
+/// The value with what its conditions are known to be: at one part an index of parts is a number.
+ScalarExpr settled(const Nest& nest, const Statement& statement) {
+  const auto is_number = [](const ScalarExpr& node) { return node.op() == ScalarOp::constant; };
+  return statement.value.rewrite([&](const ScalarExpr& node) {
+    if (node.op() == ScalarOp::index) {
+      const isl::pw_aff& index = statement.indices[static_cast<std::size_t>(node.ordinal())];
+      const Access access{"", isl::manage(isl_map_from_pw_aff(index.copy()))};
+      const auto number = number_of_index(domain_in(nest, statement), access, 0);
+      return number ? ScalarExpr::constant(static_cast<double>(*number), ElementType::i32) : node;
+    }
+    if (node.op() == ScalarOp::select && is_number(node.args()[0])) return node.args()[node.args()[0].number() != 0 ? 1 : 2];
+    const bool condition = node.type() == ElementType::boolean && !node.args().empty() &&
+                           std::all_of(node.args().begin(), node.args().end(), is_number);
+    if (!condition) return node;
+    const double value = evaluate(node, [](int) { return 0.0; }, [](int) { return 0; }, [](const std::string&) { return 0.0; });
+    return ScalarExpr::constant(value, ElementType::boolean);
+  });
+}
+
 class Parts {
  public:
   explicit Parts(const Nest& nest) : nest_(nest) {}
@@ -164,6 +183,8 @@ class Parts {
     part.write = {statement.write.tensor, whole.apply_range(statement.write.relation)};
     part.reduction = statement.reduction;
     part.value = import_value(part, statement, whole, statement.value);
+    part.value = settled(nest_, part);
+    compact(part);
     return part;
   }
 
