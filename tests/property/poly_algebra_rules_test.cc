@@ -92,6 +92,7 @@ const std::vector<Nest>& nests() {
       samples::batched_forms(),
       samples::products_of_four(),
       samples::chained_matrices(),
+      samples::weights_first(ElementType::f16),
       samples::chained_matrices(ElementType::f16, " and j <= i"),
       samples::directional_messages(),
       samples::directional_messages({.mask = " and o <= e"}),

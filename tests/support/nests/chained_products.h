@@ -83,6 +83,26 @@ inline Nest long_chain(ElementType type = ElementType::bf16, bool one_sum = fals
   return builder.statement("out[u, k]" + element, "out[u, k]", {"sums[u, k]"}, ScalarExpr::cast(type, read(0))).build();
 }
 
+/// out[u, k] = sum over i of x[u, i] w[k, i] with w[k, i] = sum over j of y[k, j] m[i, j]: the product of the weights comes first.
+inline Nest weights_first(ElementType type = ElementType::bf16, std::int64_t terms = 64) {
+  const std::string element = " : 0 <= u < N and 0 <= k < K", inner = " : 0 <= k < K and 0 <= i < I";
+  return NestBuilder("weights_first", {{"N", 2048}, {"I", 2048}, {"J", terms}, {"K", 2048}})
+      .tensor("x", TensorRole::input, {"N", "I"}, type)
+      .tensor("m", TensorRole::input, {"I", "J"}, type)
+      .tensor("y", TensorRole::input, {"K", "J"}, type)
+      .tensor("w", TensorRole::temporary, {"K", "I"})
+      .tensor("sums", TensorRole::temporary, {"N", "K"})
+      .tensor("out", TensorRole::output, {"N", "K"}, type)
+      .statement("w_init[k, i]" + inner, "w[k, i]", {}, number(0))
+      .statement("w[k, i, j]" + inner + " and 0 <= j < J", "w[k, i]", {"y[k, j]", "m[i, j]"}, wide(0, type) * wide(1, type),
+                 ReductionOp::add)
+      .statement("init[u, k]" + element, "sums[u, k]", {}, number(0))
+      .statement("sum[u, k, i]" + element + " and 0 <= i < I", "sums[u, k]", {"x[u, i]", "w[k, i]"}, wide(0, type) * read(1),
+                 ReductionOp::add)
+      .statement("out[u, k]" + element, "out[u, k]", {"sums[u, k]"}, ScalarExpr::cast(type, read(0)))
+      .build();
+}
+
 /// out[e, o] = sum over t, i, j of angle[e, t, i] w[o, i, j] message[e, t, j], for `outputs` values of o and so many of t, i and j.
 struct Messages {
   ElementType type = ElementType::f16;

@@ -72,4 +72,31 @@ inline Nest unrolled_convolution(const UnrolledForm& form = {}) {
   return builder.statement("out" + cell + " : " + place, "out" + cell, reads, added * number(2) + read(0)).build();
 }
 
+/// out[y, z] = b[y] + sum over taps (s, t) of select(inside, x[y + s - 1, z + t - 1] w[s, t], 0), where each tap has a tensor of zeros and values.
+inline Nest filter_by_taps(const std::vector<std::pair<int, int>>& taps = taps_of_box(3, 3)) {
+  const std::string place = " : 0 <= y < Y and 0 <= z < Z";
+  NestBuilder builder("filter_by_taps", {{"Y", 5}, {"Z", 4}});
+  builder.tensor("x", TensorRole::input, {"Y", "Z"})
+      .tensor("w", TensorRole::input, {"3", "3"})
+      .tensor("b", TensorRole::input, {"Y"})
+      .tensor("out", TensorRole::output, {"Y", "Z"});
+  std::vector<std::string> reads;
+  ScalarExpr added;
+  for (const auto& [s, t] : taps) {
+    const std::string name = "p" + std::to_string(reads.size()), row = "y + " + std::to_string(s - 1),
+                      column = "z + " + std::to_string(t - 1);
+    builder.tensor(name, TensorRole::temporary, {"Y", "Z"});
+    if (s != 1 || t != 1) builder.statement(name + "_zero[y, z]" + place, name + "[y, z]", {}, number(0));
+    builder.statement(name + "[y, z]" + place + " and 0 <= " + row + " < Y and 0 <= " + column + " < Z", name + "[y, z]",
+                      {"x[" + row + ", " + column + "]", "w[" + std::to_string(s) + ", " + std::to_string(t) + "]"},
+                      read(0) * read(1));
+    const ScalarExpr term = read(static_cast<int>(reads.size()));
+    added = reads.empty() ? term : added + term;
+    reads.push_back(name + "[y, z]");
+  }
+  reads.push_back("b[y]");
+  added = added + read(static_cast<int>(reads.size()) - 1);
+  return builder.statement("out[y, z]" + place, "out[y, z]", reads, added).build();
+}
+
 }  // namespace nestor::samples

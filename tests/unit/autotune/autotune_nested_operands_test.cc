@@ -65,6 +65,21 @@ TEST(NestedOperands, ChainsOfMatricesInOneExpressionAreTwoProducts) {
   }
 }
 
+TEST(NestedOperands, WeightsThatComeFirstAreForDirectSums) {
+  Guesses guesses(samples::weights_first(), {});
+  ASSERT_TRUE(guesses.has_rule(0, "chain_order") && guesses.has_rule(0, "bf16x3"));
+  EXPECT_FALSE(guesses.has_rule(0, "round_operand"));
+  const CompiledNvptx compiled = compile_nvptx(guesses.program(0), {});
+  EXPECT_EQ(std::count_if(compiled.plans->kernels.begin(), compiled.plans->kernels.end(),
+                          [](const auto& kernel) { return kernel.tensor.has_value(); }),
+            3)
+      << "weights, inner sums, and what those are an operand of";
+  Sizes small{{"N", 19}, {"I", 40}, {"J", 24}, {"K", 72}};
+  for (const auto& [name, value] : compiled.kernel.recipe.fixed_sizes) small.erase(name);
+  EXPECT_EQ(testing::run_emulated(compiled, guesses.meaning(), small, {.tolerance = 0.016}, {1}), "");
+  EXPECT_FALSE(Guesses(samples::weights_first(ElementType::bf16, 2048), {}).has_rule(0, "chain_order")) << "as many terms";
+}
+
 TEST(NestedOperands, FewResultsShareNoInnerSums) {
   samples::Messages few = kMessages;
   few.outputs = "4";

@@ -385,7 +385,8 @@ std::set<std::string> sizes_known_to_products(const Nest& definition, const Size
   return without_specialized(nest, std::move(found));
 }
 
-std::set<std::string> sizes_of_short_rows(const Nest& nest, const Sizes& sizes) {
+std::set<std::string> sizes_of_short_rows(const Nest& definition, const Sizes& sizes) {
+  const Nest nest = with_rule_everywhere(kTapsRule, definition);
   std::vector<std::pair<const Tensor*, std::vector<std::int64_t>>> arguments;
   std::int64_t most = 0;
   for (const Tensor& tensor : nest.tensors) {

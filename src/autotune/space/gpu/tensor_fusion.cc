@@ -11,10 +11,12 @@
 #include "poly/algebra/values/nest_edit.h"
 
 #include <algorithm>
+#include <array>
 #include <functional>
 #include <map>
 #include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace nestor {
@@ -360,23 +362,30 @@ std::set<std::string> rules_for_tensor_cores(RuleVariants& variants, const std::
     return all ? rules : rules_for_tensor_cores(variants, default_rules, others, limits);
   }
   // Products within sums of more factors, or of sums of such, where those would stay on lanes otherwise.
-  if (for_products.contains(kNestingRule) || for_products.contains(kOperandRule)) {
+  constexpr std::array<const char*, 3> kNestings{kNestingRule, kOperandRule, kChainRule};
+  if (std::any_of(kNestings.begin(), kNestings.end(), [&](const char* nesting) { return for_products.contains(nesting); })) {
+    constexpr double kWorth = 0.75;  // of the clocks of the order as it is written
     std::set<std::string> others = for_products;
-    for (const char* nesting : {kNestingRule, kOperandRule}) others.erase(nesting);
+    for (const char* nesting : kNestings) others.erase(nesting);
     std::set<std::string> best = rules_for_tensor_cores(variants, default_rules, others, limits);
-    for (const char* nesting : {kNestingRule, kOperandRule}) {
-      if (!for_products.contains(nesting)) continue;
+    for (const std::string_view nesting : kNestings) {
+      if (!for_products.contains(std::string(nesting))) continue;
       std::set<std::string> nested = default_rules, for_nested = others;
-      nested.insert(nesting);
+      nested.emplace(nesting);
       // A definition that has no such operand does not say that it may be rounded.
-      if (nesting == std::string_view(kOperandRule)) {
+      if (nesting != kNestingRule) {
         nested.insert(kMixedPartsRule);
         for_nested.erase(kRoundingRule);
       }
       nested = rules_for_tensor_cores(variants, nested, for_nested, limits);
       const RuleVariant& variant = variants.at({nested});
       const bool place = has_place(variants, variant, fusion_for_tensor_cores(variants, variant, limits), limits);
-      if (place && terms_on_lanes(variants, nested, limits) < terms_on_lanes(variants, best, limits) / 2) best = nested;
+      const auto pays = [&] {
+        if (nesting == kChainRule)
+          return clocks_of_products(variants, nested, limits) < kWorth * clocks_of_products(variants, best, limits);
+        return terms_on_lanes(variants, nested, limits) < terms_on_lanes(variants, best, limits) / 2;
+      };
+      if (place && pays()) best = nested;
     }
     return best;
   }
@@ -514,7 +523,8 @@ std::vector<std::set<std::string>> rules_for_fuller_tiles(RuleVariants& variants
                                                           const std::set<std::string>& for_products, const GpuLimits& limits) {
   std::set<std::string> more = rules;
   for (const std::string& rule : for_products) {
-    if (!multiplies_zeros(rule) && !stands_alone(rule) && rule != kNestingRule && rule != kOperandRule) more.insert(rule);
+    const bool nests = rule == kNestingRule || rule == kOperandRule || rule == kChainRule;
+    if (!multiplies_zeros(rule) && !stands_alone(rule) && !nests) more.insert(rule);
   }
   more.erase(kSkippingRule);
   // Short rows side by side, with nothing else copied.

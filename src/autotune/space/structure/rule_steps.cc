@@ -127,7 +127,9 @@ std::vector<std::string> matching_rules(BaseSchedules& schedules) {
   const Nest& usual_nest = schedules.after_rules(usual).nest();
   // Inner sums become operands of f32.
   std::set<std::string> nested = all;
-  if (matching.contains(kOperandRule)) nested.insert(kOperandRule);
+  for (const char* name : {kOperandRule, kChainRule}) {
+    if (matching.contains(name)) nested.insert(name);
+  }
   const Nest& nested_nest = nested == all ? usual_nest : schedules.after_rules(rule_steps(schedules, nested)).nest();
   for (const char* name : {kAligningRule, kSeparatingRule, kPartsRule, kMixedPartsRule, kSkippingRule}) {
     const bool found = !rule(name).find(usual_nest).empty() ||
@@ -269,7 +271,7 @@ bool is_for_products(const std::string& rule) {
          rule == kJoinedRule || rule == kShortRowsRule || rule == kSumJoiningRule || rule == kKeepingRule ||
          rule == "split_terms" || rule == kSeparatingRule || rule == kAligningRule || rule == kGatheringRule ||
          rule == kOrderingRule || rule == kColumnsRule || rule == kExpandingRule || rule == kFactoringRule ||
-         rule == kIntegerRule || rule == kMaskRule || rule == kNestingRule || rule == kOperandRule || rule == kPartsRule ||
+         rule == kIntegerRule || rule == kMaskRule || rule == kNestingRule || rule == kOperandRule || rule == kChainRule || rule == kPartsRule ||
          rule == kMixedPartsRule || rule == kRowsRule;
 }
 

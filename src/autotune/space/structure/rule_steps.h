@@ -25,8 +25,9 @@ inline constexpr const char* kForwardingRule = "forward_pieces";
 /// The rule that makes reductions of recurrences. Blocks of GPUs scan those; a processor would add up all points for each element.
 inline constexpr const char* kPrefixRule = "prefix_reduction";
 
-/// The rule that makes one sum of those that differ by constants.
+/// The rules that make one sum of sums that differ by constants, and of such terms.
 inline constexpr const char* kRerollingRule = "reroll_sums";
+inline constexpr const char* kTapsRule = "reroll_terms";
 
 /// The rule that computes cheap values where sums read them. It takes part where sums run over several dims, whose tiles fit no registers.
 inline constexpr const char* kRecomputingRule = "recompute";
@@ -84,6 +85,7 @@ inline constexpr const char* kMaskRule = "finite_masks";
 inline constexpr const char* kNestingRule = "nest_products";
 /// Makes an operand of inner sums that results share.
 inline constexpr const char* kOperandRule = "nest_operands";
+inline constexpr const char* kChainRule = "chain_order";  ///< takes products of products in the order of fewest terms
 
 /// Makes of reductions over rows and columns of products some along each row, which a kernel of products takes, and others over rows.
 inline constexpr const char* kRowsRule = "row_reduction";

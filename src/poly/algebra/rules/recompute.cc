@@ -3,7 +3,7 @@
 // Pattern    a temporary t, elementwise defined, t_e = f_e, whose readers read each element once each; a reduction is among them. Or t_e is a
 //            sum of a few terms that one statement reads, or all are of tensors with fewer dims (distances of points): f_e is that sum.
 //            A definition may be that one statement (a vector times a small matrix, element by element).
-//            Or one other definition alone reads t: a step of a longer one.
+//            Or one other definition alone reads t, which has as many elements as any tensor: a step of a longer one.
 //            What is made of such tensors alone may be read a few times (the axes of a force), and be longer; a sum of them, by the
 //            definition of what a reduction reads.
 // Rewrite    readers compute f_e in place of reading t_e, rounded to the type of t; t is gone. A schedule then needs no place for t, which
@@ -18,6 +18,7 @@
 #include <algorithm>
 
 #include "poly/algebra/rules/rule_list.h"
+#include "poly/algebra/values/factor_chain.h"
 #include "poly/algebra/values/few_terms.h"
 #include "poly/algebra/values/needless_temporaries.h"
 #include "poly/algebra/values/nest_edit.h"
@@ -70,6 +71,14 @@ bool is_own(const Nest& nest, const Statement& sum) {
   return nodes_of(sum.value) + nodes_of(readers.front()->value) <= kMostNodesOfOwn;
 }
 
+/// Is it a step of one other definition, with as many elements as any tensor has? A block could not keep those either.
+bool is_step(const Nest& nest, const Statement& statement, const std::vector<const Statement*>& readers) {
+  if (readers.size() != 1 || readers.front()->reduction || statement.reads.empty()) return false;
+  const double own = default_elements(nest, nest.tensor(statement.write.tensor));
+  return std::all_of(nest.tensors.begin(), nest.tensors.end(),
+                     [&](const Tensor& tensor) { return default_elements(nest, tensor) <= own; });
+}
+
 /// Of the statement that defines the temporary; `sum`: by what was a sum of a few terms.
 std::string objection_to(const Nest& nest, const Statement& statement, bool sum) {
   const std::string& tensor = statement.write.tensor;
@@ -79,8 +88,7 @@ std::string objection_to(const Nest& nest, const Statement& statement, bool sum)
   if (!own && nodes_of(statement.value) > (shares ? kMostNodesOfShared : kMostNodes)) return "its value is long";
   const std::vector<const Statement*> readers = readers_of(nest, tensor);
   if (readers.size() > kMostReaders) return "too many statements read it";
-  // A step of a longer definition, which a block could not keep either.
-  const bool steps = readers.size() == 1 && !readers.front()->reduction && !statement.reads.empty() && !sum;
+  const bool steps = !sum && is_step(nest, statement, readers);
   bool sums = own;
   for (const Statement* reader : readers) {
     if (reader->group <= statement.group) return "it is read before it is written";
