@@ -6,7 +6,7 @@ verdict that no proved candidate may have is a finding: wrong results, crashes, 
 
 Sizes are ragged (70, 97, 45, 131), then such that tiles divide (64, 128, 192, 96); where a definition does not admit the ragged
 ones, those of its tests. Prints the findings, and how many trials ended how. Times are of no use: tunings run side by side. Ends
-with 5 if there was a finding.
+with 5 if there was a finding. --rewritten has the definitions that say the same otherwise (unseen_operators/rewritten.py, restated.py).
 """
 
 import argparse
@@ -17,12 +17,14 @@ import pathlib
 import sys
 import tempfile
 import time
+import typing
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "python"))
 
 from unseen_operators import OPERATORS  # noqa: E402
+from unseen_operators.restated import FAMILIES  # noqa: E402
 
-from nestor import Error, UserError, program  # noqa: E402
+from nestor import Error, Nest, UserError, program  # noqa: E402
 
 RAGGED, SHORT, ALIGNED = (70, 97, 45, 131), (13, 24, 7, 17), (64, 128, 192, 96)
 FEW, MANY = 8, 64  # sizes up to the first stay, as numbers of heads or directions; from the second on they are long
@@ -36,9 +38,27 @@ def arguments():
     parser.add_argument("--trials", type=int, default=8, help="of an operator at one choice of sizes")
     parser.add_argument("--time", type=float, default=5, help="seconds of an operator at one choice of sizes")
     parser.add_argument("--budget", type=float, default=3600, help="seconds for all; what is at work then is finished")
+    parser.add_argument("--rewritten", action="store_true", help="definitions that say the same otherwise, in place of the operators")
     parser.add_argument("--only", default="", help="operators, with commas; default: all")
     parser.add_argument("--out", default="sweep.jsonl", help="a line of JSON for each operator and choice of sizes, appended")
     return parser.parse_args()
+
+
+class Definition(typing.NamedTuple):
+    """One of a family's nests, as an operator."""
+    nest: Nest
+    tiny: dict
+
+    @property
+    def name(self):
+        return self.nest.op
+
+    def defaults(self):
+        return {size.name: size.default for size in self.nest.sizes}
+
+
+def definitions():
+    return {nest.op: Definition(nest, family.tiny) for family in FAMILIES.values() for nest in family.nests}
 
 
 def ragged(operator):
@@ -92,12 +112,13 @@ def findings_of(line):
 
 def main():
     args = arguments()
-    names = args.only.split(",") if args.only else list(OPERATORS)
-    unknown = [name for name in names if name not in OPERATORS]
+    operators = definitions() if args.rewritten else OPERATORS
+    names = args.only.split(",") if args.only else list(operators)
+    unknown = [name for name in names if name not in operators]
     if unknown:
-        sys.exit(f"{', '.join(unknown)}: no operators; there are {', '.join(OPERATORS)}")
+        sys.exit(f"{', '.join(unknown)}: no operators; there are {', '.join(operators)}")
     end, totals, bad = time.monotonic() + args.budget, collections.Counter(), 0
-    jobs = [(OPERATORS[name], choice) for choice in ("ragged", "aligned") for name in names]
+    jobs = [(operators[name], choice) for choice in ("ragged", "aligned") for name in names]
     with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool, open(args.out, "a", encoding="utf-8") as out:
         for line in pool.map(lambda job: swept(args, *job, end), jobs):
             if line is None:

@@ -442,9 +442,23 @@ class Tuning {
   TuneResult result_;
 };
 
-/// The request's fixed sizes, and of those left free the last one that lets a likely candidate fit once it is fixed; where only several do,
-/// those of them that all are needed. Where nothing does, what is free stays free: checks are made at small sizes then. Where guesses start on tensor cores, the
-/// first one must fit: others that fit instead are slower.
+/// Takes out of `fixed` what of the sizes from `first` to `last` it fits without: all at once, else half by half. Front to back, so that the last ones stay.
+void leave_free(std::set<std::string>& fixed, std::vector<std::string>::const_iterator first,
+                std::vector<std::string>::const_iterator last, const std::function<bool(const std::set<std::string>&)>& fits) {
+  if (first == last) return;
+  std::set<std::string> fewer = fixed;
+  for (auto size = first; size != last; ++size) fewer.erase(*size);
+  if (fits(fewer)) {
+    fixed = std::move(fewer);
+  } else if (last - first > 1) {
+    const auto middle = first + (last - first) / 2;
+    leave_free(fixed, first, middle, fits);
+    leave_free(fixed, middle, last, fits);
+  }
+}
+
+/// The request's fixed sizes, and of those left free the ones without which no likely candidate fits. Where nothing does, what is free stays free:
+/// checks are made at small sizes then. Where guesses start on tensor cores, the first one must fit: others that fit instead are slower.
 std::set<std::string> sizes_that_help(const TuneRequest& request) {
   const auto fits = [&](const std::set<std::string>& fixed, const auto& wanted) {
     const TrialProblem problem = trial_problem(request.nest, request.sizes, false, fixed);
@@ -453,26 +467,22 @@ std::set<std::string> sizes_that_help(const TuneRequest& request) {
     return wanted(*space, space->defaults());
   };
   const auto& wanted = fits(request.fixed_sizes, starts_on_tensor_cores) ? starts_whole : has_feasible_guess;
-  std::set<std::string> all = request.fixed_sizes;
-  for (auto size = request.nest.sizes.rbegin(); size != request.nest.sizes.rend(); ++size) {
-    if (size->specialized || request.fixed_sizes.contains(size->name)) continue;
-    all.insert(size->name);
-    std::set<std::string> more = request.fixed_sizes;
-    more.insert(size->name);
-    if (fits(more, wanted)) return more;
+  std::vector<std::string> free;
+  for (const SizeParam& size : request.nest.sizes) {
+    if (!size.specialized && !request.fixed_sizes.contains(size.name)) free.push_back(size.name);
   }
-  const bool several = all.size() > request.fixed_sizes.size() + 1;  // one by itself was tried
-  if (!several || !fits(all, wanted)) return request.fixed_sizes;
+  std::set<std::string> all = request.fixed_sizes;
+  all.insert(free.begin(), free.end());
+  if (free.empty() || !fits(all, wanted)) return request.fixed_sizes;
+  // A space takes a second where a nest has many products.
+  std::set<std::string> needed = all;
+  const auto fit = [&](const std::set<std::string>& fixed) { return fixed != request.fixed_sizes && fits(fixed, wanted); };
+  leave_free(needed, free.begin(), free.end() - 1, fit);
+  if (needed.size() > request.fixed_sizes.size() + 1) leave_free(needed, free.end() - 1, free.end(), fit);
   // Where all sizes are fixed, all results are checked at these, for each kind of data.
   constexpr double kSoonChecked = 1e7;
-  if (least_instances(request.nest, complete_sizes(request.nest, request.sizes)) <= kSoonChecked) return all;
-  for (const SizeParam& size : request.nest.sizes) {
-    if (size.specialized || request.fixed_sizes.contains(size.name)) continue;
-    std::set<std::string> fewer = all;
-    fewer.erase(size.name);
-    if (fits(fewer, wanted)) all = std::move(fewer);
-  }
-  return all;
+  const bool several = needed.size() > request.fixed_sizes.size() + 1;
+  return several && least_instances(request.nest, complete_sizes(request.nest, request.sizes)) <= kSoonChecked ? all : needed;
 }
 
 }  // namespace

@@ -115,17 +115,16 @@ Schedule with_asking_rules(Schedule schedule) {
   return schedule;
 }
 
-/// The definition, and what it is without tensors that are computed where they are read (an image with zeros around it) and without factors in
-/// sums: some rules find there what they ask for.
-std::vector<Schedule> simpler_forms(const Nest& definition) {
-  std::vector<Schedule> forms{Schedule(definition)};
-  const auto add = [&](const std::vector<const char*>& names) {
-    Schedule form = forms.back();
+/// The definition, and what it is without tensors that are computed where they are read (an image with zeros around it), with one sum for all taps of
+/// a filter, and without factors in sums: some rules find there what they ask for, and kernels have zeros there that the definition has not.
+std::vector<Nest> simpler_forms(const Nest& definition) {
+  std::vector<Nest> forms{definition};
+  for (const std::vector<const char*>& names :
+       {std::vector{"simplify"}, {"reroll_sums", "reroll_terms"}, {"log_quotient", "defer_factor"}}) {
+    Schedule form(forms.back());
     for (const char* name : names) form = with_matches(std::move(form), rule(name));
-    if (form.steps().size() > forms.back().steps().size()) forms.push_back(std::move(form));
-  };
-  if (forms_with_fewer_tensors(definition).size() > 1) add({"simplify"});
-  add({"simplify", "log_quotient", "defer_factor"});
+    if (!form.steps().empty()) forms.push_back(form.nest());
+  }
   return forms;
 }
 
@@ -318,9 +317,9 @@ ElementLists masked_places(const Schedule& schedule, const std::vector<std::stri
 }
 
 MaskedFactors::MaskedFactors(const Nest& definition) {
-  for (const Schedule& form : simpler_forms(definition)) {
-    Schedule asking = with_asking_rules(form);
-    std::set<std::string> tensors = factors_beside_zeros(form.nest());
+  for (const Nest& form : simpler_forms(definition)) {
+    Schedule asking = with_asking_rules(Schedule(form));
+    std::set<std::string> tensors = factors_beside_zeros(form);
     tensors.merge(asking_rules(asking).tensors);
     forms_.push_back({std::move(asking), {tensors.begin(), tensors.end()}});
   }

@@ -25,7 +25,7 @@ ElementLists masked_places(const Schedule& schedule, const std::vector<std::stri
 
 /// What any kernel of a definition may need finite values of: factors of sums beside computed ones, in which a kernel can put zeros for points
 /// that are left out, and beside those that end within a tile (rows around an image); and those that rules no longer multiply by 0. So, too, of
-/// its form with fewer tensors.
+/// its simpler forms.
 class MaskedFactors {
  public:
   explicit MaskedFactors(const Nest& definition);
@@ -36,7 +36,7 @@ class MaskedFactors {
     Schedule schedule;  ///< with those rules
     std::vector<std::string> tensors;
   };
-  std::vector<Form> forms_;  ///< of the definition, and of what rule simplify makes of it
+  std::vector<Form> forms_;  ///< of the definition, and of what rules make of it
 };
 
 }  // namespace nestor

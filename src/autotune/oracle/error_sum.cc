@@ -60,6 +60,7 @@ void ErrorSum::start(double value, double error) {
   magnitude_ = std::fabs(value);
   simulated_ = static_cast<float>(value);
   terms_ = 1;
+  started_ = true;
 }
 
 void ErrorSum::add(ReductionOp op, ElementType type, double term, double error, double operand, double before, double sum) {
@@ -221,7 +222,8 @@ double ErrorSum::error(double sum, std::optional<ElementType> narrow, double ord
   if (std::isnan(inherited_) || inherited_ == kInfinite) return kInfinite;
   if (!std::isfinite(sum)) return special_ ? 0 : kInfinite;
   // Partial sums in another order, or before a factor that a rule defers, may be infinite; a start alone is no sum.
-  if (magnitude_ >= (terms_ > 1 ? kInfiniteFrom / kRoomOfRules : kInfiniteFrom) || std::isnan(squares_) || squares_ == kInfinite)
+  const bool sums = terms_ > (started_ ? 1 : 0);
+  if (magnitude_ >= (sums ? kInfiniteFrom / kRoomOfRules : kInfiniteFrom) || std::isnan(squares_) || squares_ == kInfinite)
     return kInfinite;
   double error = inherited_ + share * magnitude_;
   if (terms_ > 1 || orders > 1) {

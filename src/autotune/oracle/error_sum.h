@@ -86,6 +86,7 @@ class ErrorSum {
   float simulated_ = 0;
   std::int32_t terms_ = 0;
   bool special_ = false;  ///< an infinity or NaN among the terms
+  bool started_ = false;  ///< from another value than 0, which is one of the terms
 };
 
 }  // namespace nestor

@@ -175,7 +175,8 @@ Nest needed_part(const Nest& nest, const Sizes& sizes, const std::map<std::strin
 std::vector<OracleSample> samples_of_parts(const Nest& nest, const Sizes& sizes, const std::map<std::string, double>& scalars,
                                            const HostTensors& inputs, std::uint64_t seed, double cost_limit, int processes,
                                            const std::atomic<bool>* stop) {
-  constexpr double kWanted = 4e8;  ///< elementary evaluations, a few nanoseconds each; one place will do where an element takes more
+  constexpr double kWanted =
+      4e8;  ///< elementary evaluations, a few nanoseconds each; one place will do where an element takes more
   std::vector<OracleSample> result;
   const auto outputs =
       std::count_if(nest.tensors.begin(), nest.tensors.end(), [](const Tensor& t) { return t.role == TensorRole::output; });

@@ -264,7 +264,8 @@ std::vector<OracleSample> chosen_samples(Reference& reference, const Nest& nest,
 }
 
 constexpr double kFewElements = 8, kTwoElements = 2;
-constexpr double kWorthParts = 1e8;    ///< elementary evaluations of one element: its part as a whole takes less than point by point
+constexpr double kWorthParts =
+    1e8;  ///< elementary evaluations of one element: its part as a whole takes less than point by point
 constexpr double kWorthSharing = 1e9;  ///< elementary evaluations: finding out what an element needs takes long too
 
 /// Does one element take so much of the whole definition (a sum over all rows, say) that some of them take longer than all together?
@@ -349,8 +350,9 @@ void refuse_costly_elements(double full_cost, std::optional<double> first_cost) 
 }
 
 /// Samples of some elements' parts, as samples_of_parts(); nothing where that cannot be.
-std::optional<std::vector<OracleSample>> known_parts(const Nest& nest, const Sizes& sizes, const std::map<std::string, double>& scalars,
-                                                     const HostTensors& inputs, std::uint64_t seed, const std::atomic<bool>* stop) {
+std::optional<std::vector<OracleSample>> known_parts(const Nest& nest, const Sizes& sizes,
+                                                     const std::map<std::string, double>& scalars, const HostTensors& inputs,
+                                                     std::uint64_t seed, const std::atomic<bool>* stop) {
   try {
     return samples_of_parts(nest, sizes, scalars, inputs, seed, kFullLimit, host_threads(), stop);
   } catch (const UserError&) {

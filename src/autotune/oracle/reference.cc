@@ -314,6 +314,12 @@ Reference::Chunk Reference::evaluate_chunk(int statement, const std::int64_t* di
       rounds_ ? nullptr : run_errors(code.value, rounding_, registers.data(), registers.data() + needed, leaves, count);
   --depth_;
   if (rounds_) return {values, nullptr, nullptr};
+  if (rounding_.statements[statement].reorders) {
+    // Terms that are added up in another order: of each step, some roundings of what there is so far.
+    constexpr double kRoundings = 4 * 0x1p-24;
+    double* own = registers.data() + (errors - registers.data());
+    for (int k = 0; k < count; ++k) own[k] += std::isfinite(values[k]) ? kRoundings * std::fabs(values[k]) : 0;
+  }
   return {values, errors, operand_errors(statement, registers.data(), values, count, registers.data() + 2 * needed)};
 }
 

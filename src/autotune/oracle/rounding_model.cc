@@ -140,6 +140,7 @@ RoundingModel rounding_model(const Nest& nest) {
   };
   mark("expand_squares", &RoundingModel::Product::expands);
   mark("factor_exponential", &RoundingModel::Product::factors);
+  mark("prefix_reduction", &RoundingModel::Product::reorders);
   return model;
 }
 

@@ -15,6 +15,7 @@ struct RoundingModel {
     std::optional<ElementType> narrow;  ///< computed operands may be rounded to this type
     int narrow_read = -1;               ///< ordinal of the read that is the other operand; -1: both are computed
     bool expands = false;               ///< the sum may be made of products (rule expand_squares)
+    bool reorders = false;              ///< a step of a recurrence that only adds up (rule prefix_reduction)
     bool factors = false;               ///< its terms may be products of exponentials (rule factor_exponential)
   };
   std::vector<Product> statements;         ///< one a statement

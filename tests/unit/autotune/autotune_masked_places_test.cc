@@ -109,16 +109,17 @@ TEST(MaskedPlaces, AreThoseBesideRowsThatEndWithinATile) {
 }
 
 TEST(MaskedPlaces, AreThoseBesideZerosThatTheDefinitionStores) {
-  const Nest stored = NestBuilder("stored_zeros", {{"N", 5}})
-                          .tensor("x", TensorRole::input, {"N"})
-                          .tensor("w", TensorRole::input, {"3"})
-                          .tensor("pad", TensorRole::temporary, {"N + 2"})
-                          .tensor("o", TensorRole::output, {"N"})
-                          .statement("zeros[i] : 0 <= i < N + 2", "pad[i]", {}, number(0))
-                          .statement("middle[i] : 1 <= i <= N", "pad[i]", {"x[i - 1]"}, read(0))
-                          .statement("start[i] : 0 <= i < N", "o[i]", {}, number(0))
-                          .statement("sum[i, p] : 0 <= i < N and 0 <= p < 3", "o[i]", {"pad[i + p]", "w[p]"}, read(0) * read(1), ReductionOp::add)
-                          .build();
+  const Nest stored =
+      NestBuilder("stored_zeros", {{"N", 5}})
+          .tensor("x", TensorRole::input, {"N"})
+          .tensor("w", TensorRole::input, {"3"})
+          .tensor("pad", TensorRole::temporary, {"N + 2"})
+          .tensor("o", TensorRole::output, {"N"})
+          .statement("zeros[i] : 0 <= i < N + 2", "pad[i]", {}, number(0))
+          .statement("middle[i] : 1 <= i <= N", "pad[i]", {"x[i - 1]"}, read(0))
+          .statement("start[i] : 0 <= i < N", "o[i]", {}, number(0))
+          .statement("sum[i, p] : 0 <= i < N and 0 <= p < 3", "o[i]", {"pad[i + p]", "w[p]"}, read(0) * read(1), ReductionOp::add)
+          .build();
   EXPECT_THAT(MaskedFactors(stored).at({{"N", 5}}).at("w"), ElementsAre(0, 2)) << "the middle one meets no zeros";
 }
 

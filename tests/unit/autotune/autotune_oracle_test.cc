@@ -476,6 +476,23 @@ TEST(Oracle, SumsOfWholeChunksAreThoseOfTheirTermsOneByOne) {
   }
 }
 
+TEST(ErrorSum, OfLargeTermsSaysNothingEvenOfOneTermAndKeepsAStartAlone) {
+  constexpr double kLarge = 0x1p100;
+  const auto error_of = [](double start, int terms) {
+    ErrorSum error;
+    error.start(start, 0);
+    double sum = start;
+    for (int k = 0; k < terms; ++k) {
+      error.add(ReductionOp::add, ElementType::f32, kLarge, 0, 0, sum, sum + kLarge);
+      sum += kLarge;
+    }
+    return error.error(sum, std::nullopt);
+  };
+  EXPECT_TRUE(std::isinf(error_of(0, 1))) << "a factor that is deferred may make it larger on its way";
+  EXPECT_TRUE(std::isinf(error_of(kLarge, 1)));
+  EXPECT_EQ(error_of(kLarge, 0), 0);
+}
+
 TEST(Oracle, PoisonOfNeighbouringLaunchesDiffers) {
   for (const ElementType type : {ElementType::f32, ElementType::f16, ElementType::bf16, ElementType::i32}) {
     HostTensors results = one_tensor(type, {0, 0});

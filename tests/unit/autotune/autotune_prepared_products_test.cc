@@ -350,8 +350,8 @@ Nest largest_of_heads() {
       .tensor("row", TensorRole::temporary, {"H", "M"})
       .tensor("top", TensorRole::output, {"H"})
       .statement("score_init[h, i, j] : " + cell, "score[h, i, j]", {}, number(0))
-      .statement("score[h, i, j, k] : " + cell + " and 0 <= k < 64", "score[h, i, j]", {"x[h, i, k]", "y[h, j, k]"}, wide(0) * wide(1),
-                 ReductionOp::add)
+      .statement("score[h, i, j, k] : " + cell + " and 0 <= k < 64", "score[h, i, j]", {"x[h, i, k]", "y[h, j, k]"},
+                 wide(0) * wide(1), ReductionOp::add)
       .statement("row_init[h, i] : " + row, "row[h, i]", {}, number(-1e30))
       .statement("row[h, i, j] : " + cell, "row[h, i]", {"score[h, i, j]"}, read(0), ReductionOp::max)
       .statement("top_init[h] : " + head, "top[h]", {}, number(-1e30))
@@ -563,7 +563,14 @@ std::vector<PreparedCase> prepared_cases() {
        Fusion::maximal,
        false},
       // Rows share tiles with the product, heads have a kernel of their own: scores stay on chip.
-      {"largest_of_heads", largest_of_heads(), {{"H", 32}, {"M", 2048}, {"N", 2048}}, {{"H", 2}, {"M", 70}, {"N", 200}}, 1, 1, true, Fusion::products},
+      {"largest_of_heads",
+       largest_of_heads(),
+       {{"H", 32}, {"M", 2048}, {"N", 2048}},
+       {{"H", 2}, {"M", 70}, {"N", 200}},
+       1,
+       1,
+       true,
+       Fusion::products},
       {"sums_of_keys_and_values",
        linear_attention(),
        {{"H", 32}, {"N", 4096}},

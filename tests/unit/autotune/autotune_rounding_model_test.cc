@@ -43,7 +43,8 @@ TEST(RoundingModel, SeesProductsOfMatrices) {
 
 TEST(RoundingModel, SeesThemInHeadsSideBySide) {
   EXPECT_EQ(narrow(heads_in_columns()), ElementType::f16);
-  EXPECT_EQ(narrow(heads_in_columns("4 H", "floor(c / 4)", "j, 4 * (floor(c / 4))")), std::nullopt) << "v has no columns of its own";
+  EXPECT_EQ(narrow(heads_in_columns("4 H", "floor(c / 4)", "j, 4 * (floor(c / 4))")), std::nullopt)
+      << "v has no columns of its own";
 }
 
 TEST(RoundingModel, SeesThemInTermsThatAreStored) {

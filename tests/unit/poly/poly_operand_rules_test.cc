@@ -14,6 +14,8 @@
 #include <gtest/gtest.h>
 #include <isl/aff.h>
 
+#include <limits>
+
 namespace nestor {
 namespace {
 
@@ -389,6 +391,45 @@ TEST(SeparateSums, EachExpertHasATemporaryOfItsOwn) {
   EXPECT_NE(late.find_statement("sum_3"), nullptr);
 }
 
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+/// Maxout: the largest of few sums of products, each with a bias that a definition between adds; `op` takes another one.
+Nest largest_piece(ReductionOp op = ReductionOp::max, double from = -kInfinity) {
+  const std::string element = "0 <= i < M and 0 <= j < N", each = element + " and 0 <= e < 3";
+  const auto wide = [](int ordinal) { return ScalarExpr::cast(ElementType::f32, read(ordinal, ElementType::f16)); };
+  return samples::NestBuilder("largest_piece", {{"M", 5}, {"N", 4}, {"K", 3}})
+      .tensor("x", TensorRole::input, {"M", "K"}, ElementType::f16)
+      .tensor("w", TensorRole::input, {"N", "3", "K"}, ElementType::f16)
+      .tensor("bias", TensorRole::input, {"N", "3"})
+      .tensor("sums", TensorRole::temporary, {"M", "N", "3"})
+      .tensor("piece", TensorRole::temporary, {"M", "N", "3"})
+      .tensor("most", TensorRole::temporary, {"M", "N"})
+      .tensor("out", TensorRole::output, {"M", "N"})
+      .statement("init[i, j, e] : " + each, "sums[i, j, e]", {}, number(0))
+      .statement("sum[i, j, e, k] : " + each + " and 0 <= k < K", "sums[i, j, e]", {"x[i, k]", "w[j, e, k]"}, wide(0) * wide(1),
+                 ReductionOp::add)
+      .statement("piece[i, j, e] : " + each, "piece[i, j, e]", {"sums[i, j, e]", "bias[j, e]"}, read(0) + read(1))
+      .statement("most_init[i, j] : " + element, "most[i, j]", {}, number(from))
+      .statement("most[i, j, e] : " + each, "most[i, j]", {"piece[i, j, e]"}, read(0), op)
+      .statement("out[i, j] : " + element, "out[i, j]", {"most[i, j]"}, read(0))
+      .build();
+}
+
+TEST(SeparateSums, TheLargestOfFewSumsIsAValue) {
+  for (const auto& [op, from] :
+       {std::pair(ReductionOp::max, -kInfinity), {ReductionOp::max, 0.5}, {ReductionOp::min, kInfinity}}) {
+    const Nest before = largest_piece(op, from);
+    ASSERT_EQ(matches("separate_sums", before), 1U);
+    const Nest nest = rule("separate_sums").apply(before, {"sum"}).nest;
+    validate(nest);
+    EXPECT_EQ(nest.find_tensor("sums"), nullptr);
+    EXPECT_EQ(nest.find_tensor("piece"), nullptr) << "what adds the bias is a part of the largest";
+    EXPECT_FALSE(nest.statement("most").reduction);
+    EXPECT_EQ(samples::differences(before, nest, {{"M", 5}, {"N", 4}, {"K", 3}}, 40), 0);
+  }
+  EXPECT_EQ(matches("separate_sums", largest_piece(ReductionOp::mul, 1)), 0U) << "of a product nothing is known";
+}
+
 TEST(SeparateSums, WeightsOfTheSumsArePartOfTheMixture) {
   Nest nest = mixed_products();
   nest.tensors.push_back({"share", ElementType::f32, TensorRole::temporary, nest.tensor("gate").shape, {}});
@@ -479,7 +520,7 @@ TEST(SeparateSums, OtherSumsStayTogether) {
     out.value = ScalarExpr::cast(ElementType::f16, read(0) + read(1));
   };
   EXPECT_EQ(with("out", another), 0U) << "another one reads them, too";
-  EXPECT_EQ(with("mix", [](Statement& mix) { mix.reduction = ReductionOp::max; }), 0U) << "no sum";
+  EXPECT_EQ(with("mix", [](Statement& mix) { mix.reduction = ReductionOp::mul; }), 0U) << "a product";
   const auto one = [](Statement& mix) {
     mix.reads[0].relation = parse_map("[M, N, K] -> { mix[i, j, e] -> sums[i, 0, j] }", "test");
   };

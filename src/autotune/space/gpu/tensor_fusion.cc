@@ -311,9 +311,8 @@ std::optional<TensorAxes> tensor_axes_after(RuleVariants& variants, const std::s
 }
 
 Fusion fusion_for_tensor_cores(RuleVariants& variants, const RuleVariant& variant, const GpuLimits& limits) {
-  for (const Fusion fusion :
-       {Fusion::maximal, Fusion::prepared, Fusion::apart, Fusion::careful, Fusion::rows, Fusion::alike, Fusion::connected,
-        Fusion::products}) {
+  for (const Fusion fusion : {Fusion::maximal, Fusion::prepared, Fusion::apart, Fusion::careful, Fusion::rows, Fusion::alike,
+                              Fusion::connected, Fusion::products}) {
     if (fusion == Fusion::apart && !prepares(variants.fusion_groups(variant, fusion))) continue;
     const auto groups = [&](Fusion each) { return variants.fusion_groups(variant, each).size(); };
     if (fusion == Fusion::rows && groups(Fusion::rows) >= groups(Fusion::alike)) continue;
@@ -639,13 +638,16 @@ std::vector<std::set<std::string>> rules_for_products(RuleVariants& variants, st
     mixed.erase(kRoundingRule);
     mixed.insert(kMixedPartsRule);
     const RuleVariant& variant = variants.at({mixed});
+    std::set<std::string> plain = mixed;
+    plain.erase(kMixedPartsRule);
+    const bool matches = &variant != &variants.at({plain});  // it may match behind another rule alone
     // Where nothing is rounded in their place, short sums on lanes take as long.
     const auto axes = tensor_axes_after(variants, choices.front(), limits);
     const bool rounds = choices.front().contains(kRoundingRule) || (axes && axes->wide_operands > 0);
     const bool pays =
         rounds ||
         products_on_lanes(variants, choices.front(), limits) - products_on_lanes(variants, mixed, limits) >= kManyPoints;
-    if (pays && has_place(variants, variant, fusion_for_tensor_cores(variants, variant, limits), limits))
+    if (matches && pays && has_place(variants, variant, fusion_for_tensor_cores(variants, variant, limits), limits))
       choices.insert(choices.begin() + 1, std::move(mixed));
   }
   if (!for_products.contains(kPartsRule)) return choices;

@@ -305,7 +305,9 @@ class GroupFinder {
         if (!multiplies_matrices(statement)) continue;
         products = true;
         const std::vector<int> results = followed_axes(loop_group, statement.write);
-        const auto has = [](const std::vector<int>& axes, int axis) { return std::find(axes.begin(), axes.end(), axis) != axes.end(); };
+        const auto has = [](const std::vector<int>& axes, int axis) {
+          return std::find(axes.begin(), axes.end(), axis) != axes.end();
+        };
         const auto is_of_tiles = [&](int axis) {
           return has(results, axis) && std::any_of(statement.reads.begin(), statement.reads.end(), [&](const Access& read) {
                    return !has(followed_axes(loop_group, read), axis);

@@ -21,8 +21,9 @@ namespace nestor {
 enum class Fusion : std::uint8_t { none, careful, maximal, prepared, apart, related, alike, connected, rows, products };
 
 /// Values of the parameter "fusion" are places in this list.
-inline constexpr std::array<Fusion, 9> kFusions{Fusion::none,      Fusion::careful, Fusion::maximal, Fusion::prepared, Fusion::apart,
-                                                Fusion::alike,     Fusion::connected, Fusion::rows,  Fusion::products};
+inline constexpr std::array<Fusion, 9> kFusions{Fusion::none,      Fusion::careful, Fusion::maximal,
+                                                Fusion::prepared,  Fusion::apart,   Fusion::alike,
+                                                Fusion::connected, Fusion::rows,    Fusion::products};
 
 /// The value of the parameter "fusion" for one of these.
 std::int64_t place_of(Fusion fusion);

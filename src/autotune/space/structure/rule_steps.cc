@@ -271,8 +271,8 @@ bool is_for_products(const std::string& rule) {
          rule == kJoinedRule || rule == kShortRowsRule || rule == kSumJoiningRule || rule == kKeepingRule ||
          rule == "split_terms" || rule == kSeparatingRule || rule == kAligningRule || rule == kGatheringRule ||
          rule == kOrderingRule || rule == kColumnsRule || rule == kExpandingRule || rule == kFactoringRule ||
-         rule == kIntegerRule || rule == kMaskRule || rule == kNestingRule || rule == kOperandRule || rule == kChainRule || rule == kPartsRule ||
-         rule == kMixedPartsRule || rule == kRowsRule;
+         rule == kIntegerRule || rule == kMaskRule || rule == kNestingRule || rule == kOperandRule || rule == kChainRule ||
+         rule == kPartsRule || rule == kMixedPartsRule || rule == kRowsRule;
 }
 
 bool multiplies_zeros(const std::string& rule) { return rule == kZerosRule; }

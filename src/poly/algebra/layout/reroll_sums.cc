@@ -15,7 +15,7 @@
 #include <optional>
 #include <set>
 
-#include "poly/algebra/analysis/added_sums.h"
+#include "poly/algebra/layout/added_sums.h"
 #include "poly/algebra/layout/rolled_sums.h"
 #include "poly/algebra/rules/rule_list.h"
 #include "poly/algebra/values/nest_edit.h"

@@ -15,7 +15,7 @@
 #include <numeric>
 #include <optional>
 
-#include "poly/algebra/analysis/added_sums.h"
+#include "poly/algebra/layout/added_sums.h"
 #include "poly/algebra/layout/rolled_sums.h"
 #include "poly/algebra/operands/zero_parts.h"
 #include "poly/algebra/rules/rule_list.h"

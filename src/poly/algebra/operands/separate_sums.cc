@@ -1,7 +1,7 @@
 // Rule "separate_sums": the few sums of products that a value is made of get a temporary each.
 //
 // Pattern    t_(x, c) = sum over k of a b, products of 16-bit tensors in f32, with a dim c of a few values; all who read t is
-//            r_x = sum over c of f(t_(x, c), ..), in f32: what experts say, mixed by weights of each row.
+//            r_x = sum over c of f(t_(x, c), ..), in f32: what experts say, mixed by weights of each row; or the largest or least of these.
 // Rewrite    t0_x, t1_x, .., each with its own start and sum, where c is 0, 1, ..; r_x is one value, of f(t0_x, ..), f(t1_x, ..), .. added up in
 //            this order. So one kernel has all sums in tiles of the same rows and columns, and mixes them there.
 //            Or: some who read t need several of its elements along c at once (halves that are turned by an angle), others one after the other
@@ -77,6 +77,27 @@ int dim_of_index(const Statement& statement, std::size_t index) {
   return dims.size() == 1 ? *dims.begin() : -1;
 }
 
+/// The nest where the only reader of the tensor, if it is a definition for one reduction alone (a bias is added before the largest is taken), is
+/// a part of that.
+Nest with_definition_inside(const Nest& nest, const std::string& tensor) {
+  const std::vector<const Statement*> readers = readers_of(nest, tensor);
+  if (readers.size() != 1 || readers.front()->reduction || !is_elementwise_temporary(nest, readers.front()->write.tensor))
+    return nest;
+  const std::string between = readers.front()->write.tensor;
+  const std::vector<const Statement*> users = readers_of(nest, between);
+  if (users.size() != 1 || !users.front()->reduction || !may_recompute(nest, *readers.front(), *users.front())) return nest;
+  Nest result = nest;
+  Statement user = *users.front();
+  const auto reads = [&] {
+    return std::find_if(user.reads.begin(), user.reads.end(), [&](const Access& read) { return read.tensor == between; });
+  };
+  for (auto read = reads(); read != user.reads.end(); read = reads())
+    inline_read(nest, user, static_cast<int>(read - user.reads.begin()));
+  replace_statement(result, user);
+  drop_unused(result);
+  return result;
+}
+
 /// Sets `why` where there is none.
 std::optional<Separation> separation(const Nest& nest, const Statement& sum, std::string& why) {
   why = "it is no sum of products of two 16-bit tensors into a temporary of f32";
@@ -85,13 +106,14 @@ std::optional<Separation> separation(const Nest& nest, const Statement& sum, std
       tensor.type != ElementType::f32)
     return std::nullopt;
   why = "it shares its loops or its result with other statements";
-  const std::vector<const Statement*> starts = initialisers_of(nest, sum), readers = readers_of(nest, tensor.name);
+  const Nest inside = with_definition_inside(nest, tensor.name);
+  const std::vector<const Statement*> starts = initialisers_of(nest, sum), readers = readers_of(inside, tensor.name);
   if (starts.size() != 1 || writers_of(nest, tensor.name).size() != 2 || !alone_in_group(nest, sum.name) ||
       !alone_in_group(nest, starts.front()->name))
     return std::nullopt;
-  why = "it is not read by one sum of a few of its elements alone";
+  why = "it is not read by one sum, maximum or minimum of a few of its elements alone";
   if (readers.size() != 1 || !readers.front()->reduction || readers.front()->group < sum.group) return std::nullopt;
-  auto valued = with_sum_as_value(nest, readers.front()->name);
+  auto valued = with_sum_as_value(inside, readers.front()->name);
   if (!valued) return std::nullopt;
   Separation found{std::move(*valued), starts.front()->name, sum.name, readers.front()->name, 0, {}};
   if (!find_reads(found.nest, tensor, found) || dim_of_index(sum, found.index) < 0 ||
@@ -150,7 +172,7 @@ std::optional<Nest> parts_of_sums(const Nest& nest, const Statement& sum, std::s
   if (!half_products(sum) || sum.reduction != ReductionOp::add || tensor.role != TensorRole::temporary ||
       tensor.type != ElementType::f32)
     return std::nullopt;
-  why = "it is not read by one sum of a few of its elements alone, and no few parts of it meet";
+  why = "it is not read by one sum, maximum or minimum of a few of its elements alone, and no few parts of it meet";
   for (std::size_t index = 0; index < tensor.shape.size(); ++index) {
     const int dim = dim_of_index(sum, index);
     if (dim < 0 || few_values(domain_in(nest, sum), {dim}).size() < 2) continue;

@@ -17,8 +17,8 @@ constexpr std::int64_t kFewValues = 4;
 /// The points of these dims of a domain, in their order; empty where there are more than a few, or how many hangs on a size.
 std::vector<std::vector<std::int64_t>> few_values(const isl::set& domain, const std::vector<int>& dims);
 
-/// The nest with one definition of a temporary in place of its start and a sum of a few terms: the same operations in the same order.
-/// Nothing where `sum` is no such sum: how many terms it has hangs on a size or an element, or it is no sum of f32.
+/// The nest with one definition of a temporary in place of its start and a sum, maximum or minimum of a few terms: the same operations in the
+/// same order. Nothing where `sum` is none such: how many terms it has hangs on a size or an element, or it is not of f32.
 std::optional<Nest> with_sum_as_value(const Nest& nest, const std::string& sum);
 
 /// The nest with a tensor in place of each part of a temporary, which index `index` tells, and of temporaries that are made of it part by part.

@@ -18,7 +18,7 @@
 #include <optional>
 #include <set>
 
-#include "poly/algebra/analysis/added_sums.h"
+#include "poly/algebra/layout/added_sums.h"
 #include "poly/algebra/operands/half_products.h"
 #include "poly/algebra/operands/whole_dims.h"
 #include "poly/algebra/rules/rule_list.h"
