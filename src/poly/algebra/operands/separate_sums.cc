@@ -42,17 +42,6 @@ struct Separation {
   std::map<std::size_t, std::int64_t> reads;
 };
 
-/// The number that an index of an access is at all of the statement's points.
-std::optional<std::int64_t> constant_index(const Nest& nest, const Statement& statement, const Access& read, std::size_t index) {
-  isl_map* values = read.relation.intersect_domain(domain_in(nest, statement)).release();
-  const auto rank = static_cast<unsigned>(isl_map_dim(values, isl_dim_out)), at = static_cast<unsigned>(index);
-  values = isl_map_project_out(isl_map_project_out(values, isl_dim_out, at + 1, rank - at - 1), isl_dim_out, 0, at);
-  const isl::set range = isl::manage(isl_set_project_out_all_params(isl_map_range(values)));
-  if (range.is_empty() || isl_set_is_bounded(range.get()) != isl_bool_true) return std::nullopt;
-  const auto [low, high] = dim_range(range, 0);
-  return low == high ? std::optional(low) : std::nullopt;
-}
-
 /// The only index that is the same number wherever the value reads the tensor.
 bool find_reads(const Nest& nest, const Tensor& tensor, Separation& found) {
   const Statement& value = nest.statement(found.value);
@@ -61,7 +50,7 @@ bool find_reads(const Nest& nest, const Tensor& tensor, Separation& found) {
     bool all = true;
     for (std::size_t k = 0; k < value.reads.size(); ++k) {
       if (value.reads[k].tensor != tensor.name) continue;
-      const auto number = constant_index(nest, value, value.reads[k], found.index);
+      const auto number = number_of_index(domain_in(nest, value), value.reads[k], found.index);
       all = all && number.has_value();
       if (number) found.reads[k] = *number;
     }
@@ -154,7 +143,7 @@ void inline_weights(const Nest& nest, Statement& value) {
       const Statement& definition = *sole_definition(nest, read.tensor);
       bool fixed = false;
       for (std::size_t k = 0; k < nest.tensor(read.tensor).shape.size(); ++k)
-        fixed = fixed || constant_index(nest, value, read, k).has_value();
+        fixed = fixed || number_of_index(domain_in(nest, value), read, k).has_value();
       const auto follows = [&](int dim) { return depends_on_dim(read.relation, dim); };
       std::vector<int> dims(value.dims.size());
       std::iota(dims.begin(), dims.end(), 0);

@@ -21,6 +21,9 @@ std::vector<std::vector<std::int64_t>> few_values(const isl::set& domain, const 
 /// same order. Nothing where `sum` is none such: how many terms it has hangs on a size or an element, or it is not of f32.
 std::optional<Nest> with_sum_as_value(const Nest& nest, const std::string& sum);
 
+/// The number that an index of an access is at all points of a domain; nothing where it changes, or there are none.
+std::optional<std::int64_t> number_of_index(const isl::set& domain, const Access& access, std::size_t index);
+
 /// The nest with a tensor in place of each part of a temporary, which index `index` tells, and of temporaries that are made of it part by part.
 /// Statements over parts are written once for each; sums over them go from part to part. nullopt: no statement needs several of them, how many parts there are hangs on a size, or a
 /// statement goes through some of them otherwise, or shares its loops.

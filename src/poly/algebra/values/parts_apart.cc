@@ -13,9 +13,7 @@
 #include "poly/nest/nest_sets.h"
 
 namespace nestor {
-namespace {
 
-/// The number that an index of an access is at all points of a domain.
 std::optional<std::int64_t> number_of_index(const isl::set& domain, const Access& access, std::size_t index) {
   isl_map* values = access.relation.intersect_domain(domain).release();
   const auto rank = static_cast<unsigned>(isl_map_dim(values, isl_dim_out)), at = static_cast<unsigned>(index);
@@ -25,6 +23,8 @@ std::optional<std::int64_t> number_of_index(const isl::set& domain, const Access
   const auto [low, high] = dim_range(range, 0);
   return low == high ? std::optional(low) : std::nullopt;
 }
+
+namespace {
 
 /// The only dim that an index of an access follows; -1: none, or several.
 int dim_of_index(const Access& access, std::size_t index) {
