@@ -57,17 +57,28 @@ bool is_computed(const ScalarExpr& factor, const Statement& statement, const Nes
   return core.op() != ScalarOp::read || nest.tensor(statement.reads.at(core.ordinal()).tensor).role == TensorRole::temporary;
 }
 
-/// Does the factor read beyond the ends of its tensor somewhere in the box around the statement's domain, where a kernel has zeros (rows around
-/// an image)?
+/// Has the dim a first and a last value in the set, whatever the others are?
+bool limits_dim(const isl::set& set, unsigned dim) {
+  isl_set* alone = set.copy();
+  alone = isl_set_project_out(alone, isl_dim_set, dim + 1, static_cast<unsigned>(isl_set_dim(alone, isl_dim_set)) - dim - 1);
+  alone = isl_set_project_out(alone, isl_dim_set, 0, dim);
+  return isl_set_is_bounded(isl::manage(alone).get()) == isl_bool_true;
+}
+
+/// Does the factor read beyond the ends of its tensor somewhere in the box around the statement's domain, and around the results that it adds to,
+/// where a kernel has zeros (rows around an image)?
 bool ends_within(const ScalarExpr& factor, const Statement& statement, const Nest& nest) {
   const isl::set domain = domain_in(nest, statement);
+  const isl::set results = statement.write.relation.intersect_range(tensor_box(nest.tensor(statement.write.tensor)))
+                               .domain()
+                               .intersect_params(nest.context);
   std::vector<int> dims(statement.dims.size());
   std::iota(dims.begin(), dims.end(), 0);
   isl::set box = isl::manage(isl_set_universe(isl_set_get_space(domain.get())));
   for (const int dim : dims) {
     std::vector<int> others = dims;
     std::erase(others, dim);
-    box = box.intersect(without_dims(domain, others));
+    box = box.intersect(without_dims(limits_dim(results, static_cast<unsigned>(dim)) ? results : domain, others));
   }
   bool ends = false;
   factor.visit([&](const ScalarExpr& part) {
@@ -192,11 +203,7 @@ class MaskedElements {
 
   /// Does the element that `relation` meets limit dim `k`, whatever the others are? Of a sum of dims, it does not.
   static bool tells(const isl::map& relation, unsigned k) {
-    if (isl_map_involves_dims(relation.get(), isl_dim_in, k, 1) != isl_bool_true) return false;
-    isl_set* alone = relation.domain().release();
-    alone = isl_set_project_out(alone, isl_dim_set, k + 1, static_cast<unsigned>(isl_set_dim(alone, isl_dim_set)) - k - 1);
-    alone = isl_set_project_out(alone, isl_dim_set, 0, k);
-    return isl_set_is_bounded(isl::manage(alone).get()) == isl_bool_true;
+    return isl_map_involves_dims(relation.get(), isl_dim_in, k, 1) == isl_bool_true && limits_dim(relation.domain(), k);
   }
 
   /// Elements that `read` meets in the box around the reader's domain, and not in the domain. As tiles are rounded up, the box goes on to

@@ -108,6 +108,18 @@ TEST(MaskedPlaces, AreThoseBesideRowsThatEndWithinATile) {
   EXPECT_THAT(MaskedFactors(triangle).at({{"N", 5}}).count("x"), 0U);
 }
 
+TEST(MaskedPlaces, AreThoseBesideRowsThatHaveAResultAndNoTerms) {
+  const Nest late =
+      NestBuilder("late", {{"N", 5}})
+          .tensor("x", TensorRole::input, {"N"})
+          .tensor("w", TensorRole::input, {"3"})
+          .tensor("o", TensorRole::output, {"N"})
+          .statement("start[i] : 0 <= i < N", "o[i]", {}, number(0))
+          .statement("sum[i, p] : 1 <= i < N and 0 <= p < 3", "o[i]", {"x[i - 1]", "w[p]"}, read(0) * read(1), ReductionOp::add)
+          .build();
+  EXPECT_THAT(MaskedFactors(late).at({{"N", 5}}).at("w"), ElementsAre(0, 1, 2)) << "o[0] is 0, whatever the taps are";
+}
+
 TEST(MaskedPlaces, AreThoseBesideZerosThatTheDefinitionStores) {
   const Nest stored =
       NestBuilder("stored_zeros", {{"N", 5}})

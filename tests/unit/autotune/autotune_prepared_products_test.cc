@@ -359,6 +359,26 @@ Nest largest_of_heads() {
       .build();
 }
 
+/// A filter of two taps as two sums; the first place has no term of the first tap, whose result is what its sum starts from.
+Nest two_taps() {
+  const std::string cell = "0 <= b < B and 0 <= t < T and 0 <= o < 64";
+  return NestBuilder("two_taps", {{"B", 2}, {"T", 200}})
+      .tensor("x", TensorRole::input, {"B", "T", "64"}, kHalf)
+      .tensor("w", TensorRole::input, {"2", "64", "64"}, kHalf)
+      .tensor("before", TensorRole::temporary, {"B", "T", "64"})
+      .tensor("now", TensorRole::temporary, {"B", "T", "64"})
+      .tensor("out", TensorRole::output, {"B", "T", "64"}, kHalf)
+      .statement("before_init[b, t, o] : " + cell, "before[b, t, o]", {}, number(0))
+      .statement("before[b, t, o, i] : " + cell + " and 1 <= t and 0 <= i < 64", "before[b, t, o]",
+                 {"x[b, t - 1, i]", "w[0, o, i]"}, wide(0) * wide(1), ReductionOp::add)
+      .statement("now_init[b, t, o] : " + cell, "now[b, t, o]", {}, number(0))
+      .statement("now[b, t, o, i] : " + cell + " and 0 <= i < 64", "now[b, t, o]", {"x[b, t, i]", "w[1, o, i]"},
+                 wide(0) * wide(1), ReductionOp::add)
+      .statement("out[b, t, o] : " + cell, "out[b, t, o]", {"before[b, t, o]", "now[b, t, o]"},
+                 ScalarExpr::cast(kHalf, read(0) + read(1)))
+      .build();
+}
+
 struct PreparedCase {
   const char* name;
   Nest nest;
@@ -562,6 +582,8 @@ std::vector<PreparedCase> prepared_cases() {
        true,
        Fusion::maximal,
        false},
+      // Rows without terms multiply zeros from before the sequence.
+      {"two_taps", two_taps(), {{"B", 8}, {"T", 4096}}, {{"B", 2}, {"T", 70}}, 1, 2, false, Fusion::careful},
       // Rows share tiles with the product, heads have a kernel of their own: scores stay on chip.
       {"largest_of_heads",
        largest_of_heads(),

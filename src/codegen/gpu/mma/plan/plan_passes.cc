@@ -113,11 +113,26 @@ bool leaves_argument(const TensorPlan& plan, const TensorOp& op, const CircularB
   return false;
 }
 
+/// What gives a product's tile its values before it adds to them, if that is no product.
+const TensorOp* start_of(const TensorPlan& plan, const TensorOp& product) {
+  const TensorOp* start = nullptr;
+  for (const TensorOp& op : plan.ops) {
+    if (&op == &product) return product.op.initialize ? nullptr : start;
+    if (op.op.write.buffer == product.op.write.buffer && op.kind == TensorOp::Kind::map) start = &op;
+  }
+  return nullptr;
+}
+
+bool has_condition(const TensorOp& op, const IntExpr& condition) {
+  return std::any_of(op.memory_mask.begin(), op.memory_mask.end(),
+                     [&](const IntExpr& has) { return has.str() == condition.str(); });
+}
+
 }  // namespace
 
 /// Copies bring zeros from before and beyond an argument, and nothing else is left out of a tile: a product with both operands in shared
-/// memory adds up whole tiles of what its sum is over. What meets zeros of one operand alone has to be finite. A product that goes on over
-/// iterations needs no test then.
+/// memory adds up whole tiles of what its sum is over. What meets zeros of one operand alone has to be finite, also at rows that have a start
+/// and no terms. A product that goes on over iterations needs no test then.
 void require_whole_terms(TensorPlan& plan) {
   const TensorOp* before = nullptr;
   bool starts = false;  // the sum, at once or by products directly before
@@ -140,6 +155,14 @@ void require_whole_terms(TensorPlan& plan) {
       op.zeros_meet[leaves_a ? op.b_ring : op.a_ring].push_back(condition);
     }
     if (!op.op.initialize) op.mask.clear();
+    if (const TensorOp* start = start_of(plan, op)) {
+      for (const IntExpr& condition : op.memory_mask) {
+        if (condition.uses(kColumn) || has_condition(*start, condition)) continue;
+        const bool leaves_a = leaves_argument(plan, op, a, movers_of_first(op.a_by_row), condition),
+                   leaves_b = leaves_argument(plan, op, b, movers_of_second(op.b_by_column), condition);
+        if (leaves_a != leaves_b) op.zeros_meet[leaves_a ? op.b_ring : op.a_ring].push_back(condition);
+      }
+    }
   }
 }
 
