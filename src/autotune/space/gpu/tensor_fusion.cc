@@ -286,11 +286,15 @@ bool adds_up_chunks_beside_composites(RuleVariants& variants, const std::set<std
          });
 }
 
-/// Does much less go through memory between kernels if `more` is fused, in fewer kernels, and do as many products have tensor cores?
+/// Does much less go through memory between kernels if `more` is fused, in fewer kernels, and do as many products have tensor cores? Tiles of
+/// products are worth it where nearly nothing does.
 bool keeps_more(RuleVariants& variants, const RuleVariant& variant, Fusion fusion, Fusion more, const GpuLimits& limits) {
   constexpr double kManyPoints = 1 << 23;  // that are worth rows in a block
+  constexpr double kFewLeft = 0.25;
+  const double before = points_between_kernels(variants, variant, fusion),
+               after = points_between_kernels(variants, variant, more);
   return variants.fusion_groups(variant, more).size() < variants.fusion_groups(variant, fusion).size() &&
-         points_between_kernels(variants, variant, more) + kManyPoints < points_between_kernels(variants, variant, fusion) &&
+         after + kManyPoints < before && (more != Fusion::products || after < kFewLeft * before) &&
          has_place(variants, variant, more, limits) &&
          points_on_lanes(variants, variant, more, limits) <= points_on_lanes(variants, variant, fusion, limits);
 }
