@@ -21,14 +21,6 @@ bool keeps_zero(const ScalarExpr& term) {
   return square || term.op() == ScalarOp::abs || term.op() == ScalarOp::exp;
 }
 
-/// What combines two terms; nothing where they may be more than numbers of f32 are.
-std::optional<ScalarOp> combining_op(const std::optional<ReductionOp>& reduction) {
-  if (reduction == ReductionOp::add) return ScalarOp::add;
-  if (reduction == ReductionOp::max) return ScalarOp::max;
-  if (reduction == ReductionOp::min) return ScalarOp::min;
-  return std::nullopt;
-}
-
 /// { Start -> Sum }: the instance that adds the term to what the start has written.
 isl::map instance_of(const Nest& nest, const Statement& start, const Statement& sum, const std::vector<int>& reduced,
                      const std::vector<std::int64_t>& term) {
@@ -69,9 +61,9 @@ std::vector<std::vector<std::int64_t>> few_values(const isl::set& domain, const 
 std::optional<Nest> with_sum_as_value(const Nest& nest, const std::string& sum) {
   const Statement& update = nest.statement(sum);
   const Tensor& tensor = nest.tensor(update.write.tensor);
-  // Sums in 16 bits are kept in more, and rounded where they are read.
-  const auto combines = combining_op(update.reduction);
-  if (!combines || tensor.role != TensorRole::temporary || tensor.type != ElementType::f32 || update.value.type() != tensor.type)
+  // Sums in 16 bits are kept in more, and rounded where they are read. Products of terms stay reductions.
+  if (!update.reduction || update.reduction == ReductionOp::mul || tensor.role != TensorRole::temporary ||
+      tensor.type != ElementType::f32 || update.value.type() != tensor.type)
     return std::nullopt;
   const std::vector<const Statement*> starts = initialisers_of(nest, update);
   if (starts.size() != 1 || starts.front()->value.type() != tensor.type || !alone_in_group(nest, sum) ||
@@ -90,7 +82,7 @@ std::optional<Nest> with_sum_as_value(const Nest& nest, const std::string& sum) 
     if (!instance.is_single_valued() || !domain_in(nest, start).is_subset(with_term)) return std::nullopt;
     const ScalarExpr term = import_value(value, update, instance, update.value);
     const bool first = k == 0 && (from_neutral || (sums && from_zero && keeps_zero(term)));
-    value.value = first ? term : ScalarExpr::make(*combines, {value.value, term});
+    value.value = first ? term : ScalarExpr::make(combiner(*update.reduction), {value.value, term});
   }
   if (terms.empty()) return std::nullopt;
   value = renamed(value, sum);
