@@ -74,7 +74,8 @@ class NESTOR_API Schedule {
       const std::string& loop);                      ///< first operands that stay for the iteration are read into registers once
   Schedule& early_release(const std::string& loop);  ///< stages are released amid exponentials
   Schedule& exp2_polynomial(const std::string& loop, std::int64_t sixteenths);  ///< of a tile's exponentials, by a polynomial
-  Schedule& operand_halves(const std::string& loop);                   ///< operands computed in f32 as sums of two 16-bit numbers
+  Schedule& operand_halves(const std::string& loop);  ///< operands computed in f32 as sums of two 16-bit numbers
+  Schedule& swap_ab(const std::string& loop);         ///< products are transposed: few rows are columns of an instruction
   Schedule& min_blocks(const std::string& loop, std::int64_t blocks);  ///< so many shall fit a multiprocessor at once
   /// Blocks take so many iterations of the grid's last loop but one with all of the last one before they go on.
   Schedule& raster_group(const std::string& loop, std::int64_t iterations);

@@ -163,6 +163,8 @@ Schedule& Schedule::exp2_polynomial(const std::string& loop, std::int64_t sixtee
 
 Schedule& Schedule::operand_halves(const std::string& loop) { return Impl::step(*this, "operand_halves", {loop}); }
 
+Schedule& Schedule::swap_ab(const std::string& loop) { return Impl::step(*this, "swap_ab", {loop}); }
+
 Schedule& Schedule::min_blocks(const std::string& loop, std::int64_t blocks) {
   return Impl::step(*this, "min_blocks", {loop, blocks});
 }

@@ -128,6 +128,12 @@ std::vector<KnobStep> make_table() {
                   .searched_mma = {0, 1}}},
        .needs = {"tensor_cores"},
        .help = "first operands that are computed in f32 are multiplied as sums of two 16-bit numbers, not rounded to one"},
+      {.name = "swap_ab",
+       .knobs = {{.name = "swap_ab", .member = &Shape::swap_ab, .otherwise = 0, .text = "operands swapped", .searched = {0, 1}}},
+       .needs = {"tensor_cores"},
+       .help =
+           "products are transposed: the second operand's columns are their rows, of which an instruction has 64, and few rows "
+           "of the first one their columns"},
       {.name = "persistent",
        .knobs = {{.name = "persistent",
                   .member = &Shape::persistent,

@@ -23,6 +23,7 @@ struct GridShape {
   int early_release = 0;            ///< 1: a stage is released in the middle of the exponentials behind its product
   int exp2_polynomial = 0;          ///< sixteenths of a tile's exponentials that the FMA units compute
   int operand_halves = 0;  ///< 1: operands computed in f32 are multiplied as sums of two 16-bit numbers, and not rounded to one
+  int swap_ab = 0;         ///< 1: products are transposed, so that tiles of few rows have them as columns
   int persistent = 0;      ///< blocks started for each multiprocessor, each taking iterations in turn; 0: one an iteration
   int min_blocks = 0;      ///< blocks that a multiprocessor shall hold at once; 0: left to the back end
   int cluster = 1;         ///< blocks that take one iteration together, a power of two

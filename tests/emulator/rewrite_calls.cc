@@ -155,6 +155,10 @@ class Assembly {
   }
 
   bool copies() {
+    if (starts("createpolicy.fractional.L2::")) {  // of caches, which are not emulated
+      call_.replaceAllUsesWith(llvm::ConstantInt::get(call_.getType(), 0));
+      return true;
+    }
     if (has("cp.async.bulk.tensor")) return has(".global.shared::cta") ? store_tile() : load_tile();
     if (has("cp.async.bulk.wait_group"))
       return plain("await_stores", {calls_.number(number_behind(text_, has(".read") ? "read " : "wait_group "))});
@@ -173,7 +177,7 @@ class Assembly {
   bool load_tile() {
     const auto rank = static_cast<std::size_t>(number_behind(text_, "tensor."));
     const bool multicast = has(".multicast::cluster");
-    llvm::Value* blocks = multicast ? b_.CreateZExt(args_.back(), b_.getInt32Ty()) : calls_.number(0);
+    llvm::Value* blocks = multicast ? b_.CreateZExt(args_[3 + rank], b_.getInt32Ty()) : calls_.number(0);
     return plain("load_tile", {args_[0], args_[1], words(2, rank), args_[2 + rank], blocks});
   }
 

@@ -78,5 +78,41 @@ TEST(TensorWaves, ManyWavesAndNarrowResultsHaveTheUsualTiles) {
     EXPECT_EQ(choice.grid.cluster, 1) << "a second block of a pair would have no whole tile of rows";
 }
 
+/// Few rows are columns of transposed products: tiles of all of them, and of whole warpgroups of the others, which are read once.
+TEST(TensorWaves, FewRowsHaveTransposedProductsFirst) {
+  const GpuLimits limits;
+  const std::vector<NamedValues> points = likely_tensor_choices(product(13, 4096, 4096), limits);
+  ASSERT_FALSE(points.empty());
+  const TensorChoice first = tensor_choice(points.front());
+  EXPECT_EQ(first.few_rows, 16);
+  EXPECT_EQ(first.rows(), 16);
+  EXPECT_EQ(first.grid.swap_ab, 1);
+  EXPECT_TRUE(first.streaming_inputs);
+  EXPECT_EQ(tensor_infeasible(product(13, 4096, 4096), first, limits), "");
+  TensorChoice odd = first;
+  odd.columns = 80;
+  EXPECT_EQ(tensor_infeasible(product(13, 4096, 4096), odd, limits), "80 columns of transposed products are no multiple of 64");
+  EXPECT_EQ(tensor_infeasible(product(100, 4096, 4096), first, limits), "these products cannot be transposed");
+  for (const NamedValues& values : likely_tensor_choices(product(100, 4096, 4096), limits))
+    EXPECT_EQ(tensor_choice(values).few_rows, 0);
+}
+
+/// What streams is marked as read once only where one block reads it for all rows.
+TEST(TensorWaves, StreamedOperandsAreReadOnceWhereABlockHasAllRows) {
+  const auto streamed = [](std::int64_t rows) {
+    TensorAxes axes = product(rows, 4096, 4096);
+    axes.streamed_inputs = {"b"};
+    TensorChoice choice = tile(1, 64);
+    choice.streaming_inputs = true;
+    GroupSteps shape;
+    shape.outer = {{0, "i_o"}, {1, "j_o"}};
+    shape.steps = {make_step("parallel", {"i_o"})};
+    const std::vector<Step> steps = tensor_steps(shape, axes, choice);
+    return std::any_of(steps.begin(), steps.end(), [](const Step& step) { return step.name == "streaming"; });
+  };
+  EXPECT_TRUE(streamed(64));
+  EXPECT_FALSE(streamed(65));
+}
+
 }  // namespace
 }  // namespace nestor

@@ -39,6 +39,13 @@ std::vector<ProductCase> product_cases() {
           {"gated_overlap_unrolled",
            {.result = f32, .gated = true},
            {.more = {"intra_warpgroup_overlap(out.io)", "unroll(sum_c.ko)", "ping_pong(out.io)"}}},
+          {"swapped", {}, {.rows = 16, .warpgroups = 1, .stages = 3, .more = {"swap_ab(out.io)"}}},
+          {"swapped_transposed_overlap",
+           {.type = ElementType::bf16, .result = f32, .transposed = true},
+           {.rows = 24, .columns = 128, .depth = 64, .more = {"swap_ab(out.io)", "intra_warpgroup_overlap(out.io)"}}},
+          {"swapped_gated_resident",
+           {.gated = true},
+           {.rows = 8, .columns = 128, .warpgroups = 1, .more = {"swap_ab(out.io)", "persistent(out.io, 1)"}}},
           {"resident", {}, {.stages = 3, .more = {"intra_warpgroup_overlap(out.io)", "persistent(out.io, 1)"}}},
           {"resident_turns",
            {.result = f32},
@@ -140,6 +147,40 @@ TEST(TensorProducts, products_of_one_operand_share_its_tile_and_start_from_nothi
   EXPECT_TRUE(report.accepted) << report.log;
   // Not even a wait of its own between the first products of a work tile.
   EXPECT_THAT(report.log, Not(HasSubstr("C75")));
+}
+
+/// Tiles have the rows that there are, and a product of them as many columns.
+TEST(TensorProducts, swapped_operands_leave_no_places_of_few_rows_empty) {
+  const ProductSteps few{.rows = 16, .columns = 128, .depth = 64, .warpgroups = 1, .stages = 4};
+  ProductSteps swapped = few;
+  swapped.more = {"swap_ab(out.io)"};
+  const PlannedTensor usual(product_program({}, few)), planned(product_program({}, swapped));
+  const auto rows = [](const PlannedTensor& plan) {
+    std::vector<int> all;
+    for (const nvptx::CircularBuffer& ring : plan.plan.circular_buffers) all.push_back(ring.rows);
+    return all;
+  };
+  EXPECT_THAT(rows(usual), ::testing::Contains(nvptx::kWarpgroupRows));
+  EXPECT_THAT(rows(planned), ::testing::Contains(16));
+  EXPECT_EQ(planned.plan.row_tiles, 2);
+  EXPECT_LT(planned.plan.shared_bytes, usual.plan.shared_bytes);
+}
+
+/// What is read once is the first to leave the L2 cache, where a schedule says so.
+TEST(TensorProducts, copies_of_streamed_inputs_have_a_cache_policy) {
+  const auto code = [](const std::vector<std::string>& more) {
+    return compile_nvptx(product_program({}, {.columns = 128, .depth = 64, .more = more}), {}).kernel.code;
+  };
+  const std::string plain = code({}), streamed = code({"streaming(b)"});
+  EXPECT_THAT(plain, Not(HasSubstr("L2::cache_hint")));
+  EXPECT_THAT(streamed, HasSubstr("createpolicy.fractional.L2::evict_first.b64"));
+  EXPECT_THAT(streamed, HasSubstr("L2::cache_hint"));
+  EXPECT_THAT(code({"streaming(b)", "cluster(out.io, 2)"}), HasSubstr(".multicast::cluster.L2::cache_hint"));
+  for (const std::string& text : {streamed, code({"streaming(b)", "cluster(out.io, 2)"})}) {
+    const PtxasReport report = run_ptxas(text, "sm_90a");
+    if (!report.available) GTEST_SKIP() << "no ptxas program here: set NESTOR_PTXAS";
+    EXPECT_TRUE(report.accepted) << report.log;
+  }
 }
 
 /// Both operands come from memory: there is no place for a test of terms, which are 0 beyond the ends of both alone.

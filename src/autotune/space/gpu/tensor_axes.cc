@@ -439,8 +439,9 @@ isl::set places_of_taps(const Statement& sum, const LoopGroup& loop_group, int r
 std::optional<TensorAxes> axes_of_sums(const Nest& nest, const NestStructure& structure, const FusionGroup& group, bool packs) {
   std::optional<TensorAxes> common;
   std::map<std::string, TensorOperand> rows, columns;  // by the elements that tiles of rows and of columns come from
-  int stream = 0;                                      // a sum that is read ends the loop that streams its terms
-  std::set<std::pair<int, std::string>> tiles;         // of sums
+  std::set<std::string> row_tensors, column_inputs;
+  int stream = 0;                               // a sum that is read ends the loop that streams its terms
+  std::set<std::pair<int, std::string>> tiles;  // of sums
   bool same_packs = true, same_taps = true, sums_parts = false;
   std::vector<std::int64_t> taps;
   std::optional<isl::set> tap_places;
@@ -484,6 +485,8 @@ std::optional<TensorAxes> axes_of_sums(const Nest& nest, const NestStructure& st
         const bool of_rows = has(moved_axes(loop_group, read, Moves::strided), axes->row);
         const std::string elements = std::to_string(stream) + isl_text(read.relation.set_domain_tuple("point"));
         (of_rows ? rows : columns)[elements] = {1, followed_axes(loop_group, read).back() == axes->reduction_axis};
+        if (of_rows) row_tensors.insert(read.tensor);
+        if (!of_rows && nest.tensor(read.tensor).role == TensorRole::input) column_inputs.insert(read.tensor);
       }
     }
   }
@@ -496,6 +499,8 @@ std::optional<TensorAxes> axes_of_sums(const Nest& nest, const NestStructure& st
   if (!same_packs) return std::nullopt;
   for (const auto& [tensor, operand] : rows) common->row_operands.push_back(operand);
   for (const auto& [tensor, operand] : columns) common->streamed_operands.push_back(operand);
+  std::set_difference(column_inputs.begin(), column_inputs.end(), row_tensors.begin(), row_tensors.end(),
+                      std::inserter(common->streamed_inputs, common->streamed_inputs.end()));
   add_results(nest, structure, group, *common);
   return common;
 }
@@ -550,6 +555,7 @@ void add_tiles(const Nest& nest, const NestStructure& structure, const FusionGro
       const ValueRange range = range_of(nest, read.tensor);
       result.cancelling = result.cancelling || (range.low < 0 && range.high > 0);
     } else if (has(axes, result.reduction_axis)) {
+      if (nest.tensor(read.tensor).role == TensorRole::input) result.streamed_inputs.insert(read.tensor);
       // Products of one kind share the tile that they read at the same indices.
       if (seen.insert(fmt::format("{} {} {}", read.tensor, fmt::join(axes, ","), of_inputs)).second)
         result.streamed_operands.push_back(

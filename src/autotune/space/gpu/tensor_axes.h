@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -47,6 +48,7 @@ struct TensorAxes {
   // Extents beside rows and streamed columns, one entry a tile.
   std::vector<TensorOperand> row_operands;       ///< inputs that stay for a block's rows; with `column`: whose rows these are
   std::vector<TensorOperand> streamed_operands;  ///< inputs that come tile by tile; with `column`: whose rows are columns
+  std::set<std::string> streamed_inputs;         ///< inputs among the latter that no tile of rows comes from
   std::vector<std::int64_t> sums;                ///< elements of a row, of sums along the streamed axis
   std::vector<std::int64_t> results;             ///< elements of a row, of 16-bit results; 0: as many as a tile has columns
   int tile_operands = 0;                         ///< 16-bit inputs of rows and streamed columns that are no operand of a product

@@ -23,7 +23,8 @@ BlockTile tile_of(std::int64_t lines, std::int64_t width, const TensorOperand& o
 /// A block of rows and columns whose terms are streamed.
 void add_sum(const TensorAxes& axes, const TensorChoice& choice, TensorBlock& block) {
   const std::int64_t depth = axes.chunk_axis >= 0 ? axes.inner : choice.depth;
-  for (int k = 0; k < axes.first_products; ++k) block.products.push_back({choice.columns, 0});
+  for (int k = 0; k < axes.first_products; ++k)
+    block.products.push_back({choice.few_rows > 0 ? choice.rows() : choice.columns, 0});
   for (const TensorOperand& operand : axes.row_operands)
     block.tiles.push_back(tile_of(choice.rows(), depth, operand, choice.grid.stages));
   for (const TensorOperand& operand : axes.streamed_operands) {
@@ -71,6 +72,7 @@ TensorBlock tensor_block(const TensorAxes& axes, const TensorChoice& choice, int
     add_streamed_columns(axes, choice, sm, block);
   }
   for (const std::int64_t width : axes.results) {
+    if (choice.few_rows > 0) break;  // transposed ones do not lie along rows, and are stored from registers
     nvptx::BlockResult result{width > 0 ? width : choice.columns};
     if (width <= 0) result.block_columns = nvptx::stored_columns(choice.columns);  // others lie beside the tile
     block.results.push_back(result);
@@ -83,6 +85,10 @@ std::string tensor_infeasible(const TensorAxes& axes, const TensorChoice& choice
   if (axes.whole_rows && choice.columns < axes.column_extent)
     return fmt::format("a tile of {} columns does not have all {}", choice.columns, axes.column_extent);
   if (choice.grid.cluster > 1 && axes.streamed_operands.empty()) return "blocks of a cluster would share no tiles";
+  if (choice.few_rows > 0 && !may_have_few_rows(axes, limits.sm)) return "these products cannot be transposed";
+  const std::int64_t warpgroup_columns = std::int64_t{nvptx::kWarpgroupRows} * std::max(choice.grid.warpgroups, 1);
+  if (choice.few_rows > 0 && choice.columns % warpgroup_columns != 0)
+    return fmt::format("{} columns of transposed products are no multiple of {}", choice.columns, warpgroup_columns);
   if (choice.pack_gqa > 1 && axes.pack < 0) return "rows of one loop alone share what products multiply them with";
   if (axes.sums_parts ? choice.depth > nvptx::kMostPartTerms : axes.operand_parts > 1 && choice.columns > nvptx::kMostPartTerms)
     return fmt::format("products of parts sum up {} terms at once at most, for the bits of f32", nvptx::kMostPartTerms);

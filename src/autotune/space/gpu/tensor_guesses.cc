@@ -83,13 +83,44 @@ std::int64_t blocks_of_rows(const TensorAxes& axes, const GpuLimits& limits) {
   return tiles_of_rows(axes, choice);
 }
 
+/// Products are transposed, so that tiles have the rows that there are: what streams through a block is the other operand alone, which is read
+/// once. The fewest blocks that a multiprocessor has at once first.
+std::vector<NamedValues> choices_of_few_rows(const TensorAxes& axes, const GpuLimits& limits) {
+  std::vector<NamedValues> choices;
+  for (const int blocks : {1, 2, 3, 4}) {
+    for (const std::int64_t columns : {64, 128}) {
+      for (const int depth : {256, 128, 64}) {
+        TensorChoice choice{
+            .grid = {.warpgroups = 1, .stages = 16, .intra_warpgroup_overlap = 1, .swap_ab = 1, .min_blocks = blocks},
+            .row_tiles = static_cast<int>(columns / nvptx::kWarpgroupRows),
+            .columns = columns,
+            .depth = depth,
+            .few_rows = static_cast<int>(round_up(axes.row_extent, std::int64_t{nvptx::kSumColumns})),
+            .streaming_inputs = true};
+        const std::int64_t all = ceil_div(axes.column_extent, columns) * axes.others;
+        if (blocks > 1 && all <= std::int64_t{limits.units} * (blocks - 1)) continue;
+        const auto fits = [&](std::int64_t stages) {
+          choice.grid.stages = static_cast<int>(stages);
+          return tensor_infeasible(axes, choice, limits).empty();
+        };
+        if (std::any_of(kSumStages.rbegin(), kSumStages.rend(), fits)) choices.push_back(values_of(choice));
+      }
+    }
+  }
+  return choices;
+}
+
 /// Few results: what takes the time is reading the operand of the columns. Each multiprocessor gets the same share of it, in large pieces,
 /// since a piece costs its block the time of a round of barriers.
 std::vector<NamedValues> choices_of_few_results(const TensorAxes& axes, const GpuLimits& limits) {
   std::vector<NamedValues> choices;
+  if (may_have_few_rows(axes, limits.sm)) choices = choices_of_few_rows(axes, limits);
   // Wide pieces of few terms at first, where the sum is long enough to be cut into parts.
   for (const std::int64_t columns : {256, 128}) {
-    TensorChoice choice{.grid = {.warpgroups = 1, .stages = 16, .intra_warpgroup_overlap = 1}, .columns = columns, .depth = 64};
+    TensorChoice choice{.grid = {.warpgroups = 1, .stages = 16, .intra_warpgroup_overlap = 1},
+                        .columns = columns,
+                        .depth = 64,
+                        .streaming_inputs = true};
     if (columns < axes.column_extent && take_stages(axes, limits, choice)) choices.push_back(values_of(choice));
   }
   for (const int turns : {1, 2, 3}) {
@@ -100,7 +131,8 @@ std::vector<NamedValues> choices_of_few_results(const TensorAxes& axes, const Gp
     for (const int depth : {256, 128, 64}) {
       TensorChoice choice{.grid = {.warpgroups = 1, .stages = 16, .intra_warpgroup_overlap = 1, .min_blocks = turns},
                           .columns = share,
-                          .depth = depth};
+                          .depth = depth,
+                          .streaming_inputs = true};
       if (share <= kMostSumColumns && take_stages(axes, limits, choice)) choices.push_back(values_of(choice));
     }
   }
@@ -216,7 +248,8 @@ std::vector<NamedValues> choices_of_warpgroups(const TensorAxes& axes, const Gpu
   const auto add_few_rows = [&](int blocks, int stages, std::int64_t columns) {
     add({.grid = {.warpgroups = 1, .stages = stages, .intra_warpgroup_overlap = 1, .min_blocks = blocks},
          .columns = columns,
-         .pack_gqa = fullest_pack(axes)});
+         .pack_gqa = fullest_pack(axes),
+         .streaming_inputs = true});
   };
   if (axes.row_extent < nvptx::kWarpgroupRows) {
     for (const int blocks : {2, 1}) {

@@ -5,6 +5,7 @@
 #include "codegen/gpu/target/block_registers.h"
 #include "codegen/tile/analysis/op_shape.h"
 #include "poly/schedule/steps/step_table.h"
+#include "support/rounding.h"
 
 #include <algorithm>
 #include <bit>
@@ -34,8 +35,7 @@ std::vector<Parameter> tensor_parameters(const TensorAxes& axes, int sm, bool re
   if (axes.column < 0 && !mma && axes.stream_extent <= 32) columns.insert(columns.begin(), 32);
   add("columns", std::move(columns));
   add_knob("stages");
-  // Sums of products keep nothing else in shared memory.
-  if (axes.column >= 0 && !mma) parameters.back().choices = {2, 3, 4, 5, 6, 8, 12, 16};
+  if (axes.column >= 0 && !mma) parameters.back().choices.assign(kSumStages.begin(), kSumStages.end());
   add_knob("intra_warpgroup_overlap");
   if (!several_chains(axes)) std::erase_if(parameters.back().choices, [](std::int64_t value) { return value > 1; });
   add_knob("ping_pong");
@@ -57,7 +57,13 @@ std::vector<Parameter> tensor_parameters(const TensorAxes& axes, int sm, bool re
     while (packs.back() < fullest_pack(axes)) packs.push_back(2 * packs.back());
     add("pack_gqa", packs);
   }
+  if (may_have_few_rows(axes, sm)) add("few_rows", {0, round_up(axes.row_extent, std::int64_t{nvptx::kSumColumns})});
   return parameters;
+}
+
+bool may_have_few_rows(const TensorAxes& axes, int sm) {
+  return sm >= kGroupProducts && axes.column >= 0 && axes.pack < 0 && axes.chunk_axis < 0 && !axes.whole_rows &&
+         !axes.cut_columns && axes.row_extent <= kMostFewRows;
 }
 
 TensorChoice tensor_choice(const NamedValues& values) {
@@ -81,6 +87,16 @@ TensorChoice tensor_choice(const NamedValues& values) {
   const int blocks = std::max(grid.min_blocks, 1);
   grid.min_blocks = grid.persistent == 0 && blocks > 1 ? blocks : 0;
   grid.persistent = grid.persistent > 0 ? blocks : 0;
+  choice.streaming_inputs = (value_or(values, "streaming", 0) & 2) != 0;
+  choice.few_rows = static_cast<int>(value_or(values, "few_rows", 0));
+  grid.swap_ab = choice.few_rows > 0 ? 1 : 0;
+  if (choice.few_rows > 0) {
+    choice.row_tiles = static_cast<int>(
+        std::max<std::int64_t>(choice.columns / (std::int64_t{nvptx::kWarpgroupRows} * std::max(grid.warpgroups, 1)), 1));
+    choice.pack_gqa = 1;
+    grid.cluster = 1;
+    grid.ping_pong = grid.ping_pong_tiles = 0;
+  }
   if (grid.persistent == 0 || grid.cluster > 1 || grid.ping_pong_tiles != 0) grid.dynamic_scheduler = 0;
   return choice;
 }
@@ -94,6 +110,8 @@ NamedValues values_of(const TensorChoice& choice) {
                      {"rescale", choice.rescale},
                      {"unroll", choice.unroll},
                      {"pack_gqa", choice.pack_gqa}};
+  if (choice.few_rows > 0) values["few_rows"] = choice.few_rows;
+  if (choice.streaming_inputs) values["streaming"] = 2;
   values.merge(values_of(choice.grid));
   values["min_blocks"] = choice.grid.blocks_per_unit();
   values["persistent"] = choice.persistent();
@@ -147,6 +165,10 @@ std::vector<Step> tensor_steps(const GroupSteps& shape, const TensorAxes& axes, 
   if (choice.unroll > 1) {
     for (const std::string& reduction_loop : shape.reduction_loops)
       steps.push_back(make_step("unroll", {reduction_loop, choice.unroll}));
+  }
+  const bool all_rows = choice.rows() >= axes.row_extent * axes.pack_extent;
+  for (const std::string& tensor : axes.streamed_inputs) {
+    if (choice.streaming_inputs && all_rows) steps.push_back(make_step("streaming", {tensor}));
   }
   const std::vector<Step> knobs = steps_that_set(grid.front(), loop_knobs(choice.grid));
   steps.insert(steps.end(), knobs.begin(), knobs.end());

@@ -133,18 +133,33 @@ PtxEmitter::Value* PtxEmitter::load_word(Value* shared) {
   return assembly(b_.getInt32Ty(), "ld.shared.u32 $0, [$1];\n\tbar.warp.sync -1;", "=r,r", {shared});
 }
 
-void PtxEmitter::load_tile(Value* shared, Value* map, const Values& coordinates, Value* barrier, int blocks) {
+PtxEmitter::Value* PtxEmitter::evict_first() {
+  auto* type = llvm::FunctionType::get(b_.getInt64Ty(), false);
+  llvm::CallInst* call =
+      b_.CreateCall(type, llvm::InlineAsm::get(type, "createpolicy.fractional.L2::evict_first.b64 $0, 1.0;", "=l", false));
+  call->setDoesNotAccessMemory();
+  return call;
+}
+
+void PtxEmitter::load_tile(Value* shared, Value* map, const Values& coordinates, Value* barrier, int blocks, bool read_once) {
   Values arguments{shared, map};
   arguments.insert(arguments.end(), coordinates.begin(), coordinates.end());
   arguments.push_back(barrier);
-  if (blocks > 1) arguments.push_back(b_.getInt16(static_cast<std::uint16_t>((1U << blocks) - 1)));
   const std::size_t rank = coordinates.size();
+  std::string marks, operands, constraints = "r,l," + repeated("r", rank + 1);
+  const auto add = [&](const char* mark, const char* constraint, Value* value) {
+    marks += mark;
+    operands += fmt::format(", ${}", arguments.size());
+    constraints += constraint;
+    arguments.push_back(value);
+  };
+  if (blocks > 1) add(".multicast::cluster", ",h", b_.getInt16(static_cast<std::uint16_t>((1U << blocks) - 1)));
+  if (read_once) add(".L2::cache_hint", ",l", evict_first());
   assembly(
       nothing(),
       fmt::format("cp.async.bulk.tensor.{}d.shared::cluster.global.tile.mbarrier::complete_tx::bytes{} [$0], [$1, {}], [${}]{};",
-                  rank, blocks > 1 ? ".multicast::cluster" : "", operand_list(2, rank), 2 + rank,
-                  blocks > 1 ? fmt::format(", ${}", 3 + rank) : ""),
-      "r,l," + repeated("r", rank + 1) + (blocks > 1 ? ",h" : ""), arguments);
+                  rank, marks, operand_list(2, rank), 2 + rank, operands),
+      constraints, arguments);
 }
 
 void PtxEmitter::store_tile(Value* map, const Values& coordinates, Value* shared) {

@@ -43,8 +43,9 @@ class PtxEmitter {
   Value* load_word(Value* shared);                       ///< 32 bits, in all lanes of a warp before any of them goes on
 
   // tensor copies; coordinates innermost first, up to five
-  /// `blocks` > 1: to the first `blocks` blocks of the cluster, where each has the same place and barrier.
-  void load_tile(Value* shared, Value* map, const Values& coordinates, Value* barrier, int blocks = 1);
+  /// `blocks` > 1: to the first `blocks` blocks of the cluster, where each has the same place and barrier. `read_once`: by nobody else, so
+  /// that it need not drive other data out of the L2 cache.
+  void load_tile(Value* shared, Value* map, const Values& coordinates, Value* barrier, int blocks = 1, bool read_once = false);
   void store_tile(Value* map, const Values& coordinates, Value* shared);
   void commit_stores();
   void wait_stores_read(int pending);  ///< shared memory of all but the last `pending` groups may be written again
@@ -88,6 +89,7 @@ class PtxEmitter {
   llvm::CallInst* assembly(llvm::Type* result, std::string_view text, std::string constraints, const Values& arguments);
 
  private:
+  Value* evict_first();  ///< a cache policy of the L2 cache
   Value* moved(Value* word, const char* text, const char* constraints);
   llvm::Type* nothing() { return b_.getVoidTy(); }
   Values results(llvm::CallInst* call, std::size_t count);

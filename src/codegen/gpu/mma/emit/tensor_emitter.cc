@@ -409,7 +409,7 @@ void WgmmaEmitter::load(const Event& event) {
   for (int block = 0; block < info.copied_blocks(); ++block) {
     origin.front() = b_.CreateAdd(first, constant(block * kBlockColumns));
     ptx_.load_tile(b_.CreateAdd(address, constant(block * info.rows * kSwizzleBytes)), maps_.at(static_cast<std::size_t>(ring)),
-                   origin, barrier, event.blocks);
+                   origin, barrier, event.blocks, plan_->buffer(info.buffer).streaming);
   }
   advance(ring);
 }

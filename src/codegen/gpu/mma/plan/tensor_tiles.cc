@@ -225,6 +225,19 @@ class TileFinder {
       if (!along && rows.contains(axes_.of(dim_member(k, op.form.column)))) turn(op.form);
     }
     turn_to_reductions();
+    if (plan_.kernel->shape.swap_ab != 0) swap_operands();
+  }
+
+  /// By request, all products are turned: rows of a product come by 64, columns by 8.
+  void swap_operands() {
+    for (std::size_t k = 0; k < plan_.ops.size(); ++k) {
+      TensorOp& op = plan_.ops[k];
+      if (op.kind != TensorOp::Kind::product) continue;
+      if (op.form.pack >= 0) refuse(op.op, "has packs of rows, which cannot be columns: leave out swap_ab");
+      if (in_scratch(first_operand(k)))
+        refuse(op.op, "has a first operand in registers, which cannot be the second one: leave out swap_ab");
+      turn(op.form);
+    }
   }
 
   /// Reductions run along columns: a product of which rows alone are reduced is turned.
