@@ -43,13 +43,6 @@ struct DistributedGroup {
   std::vector<int> independent = {};
 };
 
-/// Are the points of a step independent, while those of the next one need others than their own?
-bool has_steps_of_points(const FusionGroup& group) {
-  const std::vector<int> serial = serial_axes(group);
-  return !serial.empty() && serial.size() < group.axes.size() && serial.front() == group.axes.front() &&
-         std::none_of(group.forms.begin(), group.forms.end(), is_inside);
-}
-
 DistributedGroup heaviest_distributed(RuleVariants& variants, const RuleVariant& variant, Fusion fusion) {
   const FusionGroup* group = heaviest_of(variants, variant, fusion, [&](const FusionGroup& each) {
     return distributed_form(variants, variant, each).has_value() || has_steps_of_points(each);
