@@ -48,10 +48,12 @@ std::optional<GroupForm> find_form(const Schedule& base, const NestStructure& st
       std::any_of(group.loop_groups.begin(), group.loop_groups.end(), [&](int u) { return loop_group(u).statements.size() > 1; });
   std::vector<int> serial = serial_axes(group), independent;
   if (group.part || (!several && !has_steps_of_points(group))) return std::nullopt;
-  std::erase_if(serial, [&](int axis) {
+  // Such a loop outside of all others would run a statement's steps before another one's.
+  const auto orders_statements = [&](int axis) {
     return std::all_of(group.loop_groups.begin(), group.loop_groups.end(),
                        [&](int u) { return is_constant(base.nest(), loop_group(u), loop_group(u).position_of(axis)); });
-  });
+  };
+  std::erase_if(serial, orders_statements);
   if (serial.empty()) return std::nullopt;
   const auto form_of = [&] {
     GroupForm form{GroupForm::Kind::distributed, {}, independent};
@@ -60,7 +62,7 @@ std::optional<GroupForm> find_form(const Schedule& base, const NestStructure& st
   };
   if (!is_legal(base, structure, group, form_of())) return std::nullopt;
   for (std::size_t k = 0; k < group.axes.size(); ++k) {
-    if (!group.parallel[k]) continue;
+    if (!group.parallel[k] || orders_statements(group.axes[k])) continue;
     independent.push_back(group.axes[k]);
     if (!is_legal(base, structure, group, form_of())) independent.pop_back();
   }

