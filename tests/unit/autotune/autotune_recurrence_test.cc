@@ -254,6 +254,33 @@ TEST(GpuRecurrences, ABlockGoesThroughTheStepsOfASequence) {
   EXPECT_EQ(problem.difference(first, {{"R", 3}, {"T", 5}}), "");
 }
 
+/// g[t + 1, b, y + 1, x + 1] = (g[t, b, y, x] + g[t, b, y + 2, x + 2]) / 2 inside of B pictures.
+Nest smoothed_pictures() {
+  const std::string picture = "0 <= b < B and 0 <= y < H and 0 <= x < W";
+  return samples::NestBuilder("smoothed_pictures", {{"B", 2}, {"T", 4}, {"H", 256}, {"W", 256}})
+      .context("B >= 1 and T >= 1 and H >= 3 and W >= 3")
+      .tensor("p", TensorRole::input, {"B", "H", "W"})
+      .tensor("g", TensorRole::output, {"T + 1", "B", "H", "W"})
+      .statement("first[t, b, y, x] : 0 <= t <= T and " + picture, "g[t, b, y, x]", {"p[b, y, x]"}, read(0))
+      .statement("step[t, b, y, x] : 0 <= t < T and 0 <= b < B and 0 <= y < H - 2 and 0 <= x < W - 2",
+                 "g[t + 1, b, y + 1, x + 1]", {"g[t, b, y, x]", "g[t, b, y + 2, x + 2]"},
+                 (read(0) + read(1)) * samples::number(0.5))
+      .build();
+}
+
+/// A block for each of two pictures would leave most multiprocessors idle.
+TEST(GpuRecurrences, FewLongSequencesAreNotGuessedFirst) {
+  const auto blocks_of_steps = [](std::int64_t pictures) {
+    SearchedProblem problem(smoothed_pictures(), {{"B", pictures}});
+    const Candidate first = problem.space->candidate(problem.space->defaults().front());
+    EXPECT_EQ(first.infeasible, "");
+    return std::count_if(first.steps.begin(), first.steps.end(),
+                         [](const Step& step) { return describe(step).starts_with("gpu_blocks(step."); });
+  };
+  EXPECT_NE(blocks_of_steps(2), 1) << "pictures alone";
+  EXPECT_EQ(blocks_of_steps(64), 1);
+}
+
 std::ptrdiff_t count_fused(const Candidate& candidate) {
   return std::count_if(candidate.steps.begin(), candidate.steps.end(), [](const Step& step) { return step.name == "fuse_with"; });
 }
@@ -294,7 +321,9 @@ TEST(GpuRecurrences, BordersAreNoPartOfTheSteps) {
   for (const Point& point : problem.space->defaults()) {
     const Candidate candidate = problem.space->candidate(point);
     if (found || !candidate.infeasible.empty() || count_fused(candidate) < 8) continue;
-    const auto plans = plan_kernels(build_tile_program(problem.schedules.replay(candidate.steps)), {});
+    const TileProgram program = build_tile_program(problem.schedules.replay(candidate.steps));
+    const auto plans = plan_kernels(program, {});
+    EXPECT_TRUE(compile_nvptx(program, {}).certificate.unproved.empty());
     EXPECT_LE(plans->kernels.size(), 3U) << "borders, and a kernel for each of two statements, or one for both";
     EXPECT_EQ(problem.difference(point, {{"T", 2}, {"H", 7}, {"W", 5}}), "");
     found = true;
