@@ -9,6 +9,8 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
+#include <limits>
 #include <map>
 #include <string>
 
@@ -92,6 +94,36 @@ TEST(ValueProofs, columns_that_do_not_start_from_0_are_computed_to_their_end) {
   const OpDim& dim = planned.op("score_part_part0").op.dims.back();
   EXPECT_LT(nvptx::extent_bound(dim).value(), 128);
   EXPECT_EQ(nvptx::end_bound(dim), 128);
+}
+
+TensorSteps value_steps() { return {.rows = 64, .warpgroups = 1}; }
+
+/// A row's maximum may start from -inf or NaN: then its own terms are NaN, as what a ragged tile adds.
+TEST(ValueProofs, hidden_terms_that_are_NaN_stand_beside_such_of_the_row) {
+  nvptx::BoundAnswers known;
+  EXPECT_EQ(complaint(PlannedTensor(tensor_program(attention_nest({.started = true}), value_steps())).plan, known), "");
+  // Below the diagonal are tiles in which a row has no terms: it may have others that are numbers.
+  const PlannedTensor causal(tensor_program(attention_nest({.seen = Seen::causal, .started = true}), value_steps()));
+  EXPECT_NE(complaint(causal.plan, known), "");
+}
+
+/// exp(score - log(0)) is infinite where the row has points, and exp(-inf + inf) beside them.
+TEST(ValueProofs, hidden_terms_that_are_NaN_beside_infinite_ones_are_refused) {
+  TensorSteps steps = value_steps();
+  steps.rules = {};
+  nvptx::TensorPlan plan = PlannedTensor(tensor_program(attention_nest({.shifted = true}), steps)).plan;
+  nvptx::BoundAnswers known;
+  ASSERT_EQ(complaint(plan, known), "");
+  const auto op = [&](const std::string& name) {
+    return std::find_if(plan.ops.begin(), plan.ops.end(), [&](const nvptx::TensorOp& each) { return each.op.name == name; });
+  };
+  const auto score = op("score"), power = op("power");
+  ASSERT_TRUE(power->select);
+  score->select = true;
+  score->outside = -std::numeric_limits<double>::infinity();
+  power->select = false;
+  EXPECT_NE(complaint(plan, known).find("total has not left as the tile program does"), std::string::npos)
+      << complaint(plan, known);
 }
 
 }  // namespace

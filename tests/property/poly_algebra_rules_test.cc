@@ -69,6 +69,8 @@ const std::vector<Nest>& nests() {
       samples::running_values(),
       samples::running_in_place(),
       samples::running_from_zero(),
+      samples::largest_others({.op = ReductionOp::mul, .start = 1}),
+      samples::largest_others({.seen = "(k < c - 1 or k > c + 1)", .op = ReductionOp::add, .start = 0}),
       samples::unrolled_convolution(),
       samples::interleaved_products(),
       samples::heads_in_columns(),

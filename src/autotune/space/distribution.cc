@@ -46,12 +46,14 @@ std::optional<GroupForm> find_form(const Schedule& base, const NestStructure& st
   const auto loop_group = [&](int u) -> const LoopGroup& { return structure.loop_groups[static_cast<std::size_t>(u)]; };
   const bool several =
       std::any_of(group.loop_groups.begin(), group.loop_groups.end(), [&](int u) { return loop_group(u).statements.size() > 1; });
-  if (group.part || !several) return std::nullopt;
   std::vector<int> serial = serial_axes(group), independent;
-  std::erase_if(serial, [&](int axis) {
+  if (group.part || (!several && !has_steps_of_points(group))) return std::nullopt;
+  // Such a loop outside of all others would run a statement's steps before another one's.
+  const auto orders_statements = [&](int axis) {
     return std::all_of(group.loop_groups.begin(), group.loop_groups.end(),
                        [&](int u) { return is_constant(base.nest(), loop_group(u), loop_group(u).position_of(axis)); });
-  });
+  };
+  std::erase_if(serial, orders_statements);
   if (serial.empty()) return std::nullopt;
   const auto form_of = [&] {
     GroupForm form{GroupForm::Kind::distributed, {}, independent};
@@ -60,10 +62,11 @@ std::optional<GroupForm> find_form(const Schedule& base, const NestStructure& st
   };
   if (!is_legal(base, structure, group, form_of())) return std::nullopt;
   for (std::size_t k = 0; k < group.axes.size(); ++k) {
-    if (!group.parallel[k]) continue;
+    if (!group.parallel[k] || orders_statements(group.axes[k])) continue;
     independent.push_back(group.axes[k]);
     if (!is_legal(base, structure, group, form_of())) independent.pop_back();
   }
+  if (!several && independent.empty()) return std::nullopt;
   return form_of();
 }
 
@@ -203,6 +206,13 @@ std::vector<int> independent_axes(const FusionGroup& group, const GroupForm& for
   std::vector<int> axes = form.outside;
   for (const int serial : serial_axes(group)) std::erase(axes, serial);
   return axes;
+}
+
+bool has_steps_of_points(const FusionGroup& group) {
+  const std::vector<int> serial = serial_axes(group);
+  return !serial.empty() && serial.size() < group.axes.size() && serial.front() == group.axes.front() &&
+         std::none_of(
+             group.forms.begin(), group.forms.end(), [](const GroupForm& form) { return form.kind == GroupForm::Kind::inside; });
 }
 
 const std::optional<GroupForm>& distributed_form(RuleVariants& variants, const RuleVariant& variant, const FusionGroup& group) {

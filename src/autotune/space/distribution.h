@@ -14,8 +14,12 @@ namespace nestor {
 /// Value of the parameter "form" that asks for it, in whatever fusion group has such a form.
 inline constexpr std::int64_t kDistributedForm = -1;
 
+/// Are the points of a step independent, while those of the next one need others than their own?
+bool has_steps_of_points(const FusionGroup& group);
+
 /// Independent loops outside, then those that carry dependences, which the statements go on sharing. Nothing where no loop group has several
-/// statements, where no common loop carries a dependence, or where the order is illegal. Lives as long as `variants`.
+/// statements and no step of one has points whose sequences others share nothing with, where no common loop carries a dependence, or where the
+/// order is illegal. Lives as long as `variants`.
 const std::optional<GroupForm>& distributed_form(RuleVariants& variants, const RuleVariant& variant, const FusionGroup& group);
 
 /// Common axes that stand outside in the form and whose iterations are independent, outermost first.

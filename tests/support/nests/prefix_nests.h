@@ -3,7 +3,9 @@
 
 #include "support/nests/sample_nests.h"
 
+#include <limits>
 #include <string>
+#include <vector>
 
 namespace nestor::samples {
 
@@ -55,6 +57,30 @@ inline Nest running_from_zero() {
       .tensor("out", TensorRole::output, {"R", "C + 1"})
       .statement("first[r, c] : 0 <= r < R and c = 0", "out[r, c]", {}, number(0))
       .statement("step[r, c] : 0 <= r < R and 0 <= c < C", "out[r, c + 1]", {"out[r, c]", "x[r, c]"}, read(0) + read(1))
+      .build();
+}
+
+/// What a reduction of all places but some leaves out, and how its terms are made.
+struct LeftOutForm {
+  std::string seen = "(k < c or k > c)";
+  ReductionOp op = ReductionOp::max;
+  std::vector<std::string> reads{"x[r, k]"};
+  ScalarExpr value = read(0);
+  double start = -std::numeric_limits<double>::infinity();
+  std::string rows = "R", columns = "C";
+};
+
+/// out[r, c] = x[r, c] - the largest x[r, k] of all other k, or as the form has it.
+inline Nest largest_others(const LeftOutForm& form = {}) {
+  const std::string place = "0 <= r < " + form.rows + " and 0 <= c < " + form.columns;
+  return NestBuilder("largest_others", {{"R", 3}, {"C", 6}})
+      .tensor("x", TensorRole::input, {form.rows, form.columns})
+      .tensor("others", TensorRole::temporary, {form.rows, form.columns})
+      .tensor("out", TensorRole::output, {form.rows, form.columns})
+      .statement("others_init[r, c] : " + place, "others[r, c]", {}, number(form.start))
+      .statement("others[r, c, k] : " + place + " and 0 <= k < " + form.columns + " and " + form.seen, "others[r, c]", form.reads,
+                 form.value, form.op)
+      .statement("out[r, c] : " + place, "out[r, c]", {"x[r, c]", "others[r, c]"}, read(0) - read(1))
       .build();
 }
 

@@ -35,6 +35,8 @@ struct AttentionForm {
   int maps = 1;             ///< 2: less kSecondMap times the attention of q2 and k2
   bool grouped = false;     ///< G heads of queries share one of keys and values: rows are [h, g, i]; a window is g wider
   bool own_powers = false;  ///< the sum of weights computes them from the scores once more
+  bool started = false;     ///< maxima start from log(weight[h, i])
+  bool shifted = false;     ///< log(weight[h, i]) in place of maxima
 };
 
 inline constexpr double kSecondMap = 0.5;
@@ -109,6 +111,10 @@ inline Nest attention_nest(const AttentionForm& form = {}) {
     }
     nest.tensor(own("q"), TensorRole::input, by_row({deep}), form.type)
         .tensor(own("k"), TensorRole::input, {"H", "K", deep}, form.type);
+    const bool weighed = form.started || form.shifted;
+    const std::vector<std::string> weights = weighed ? std::vector{own("weight[h, i]")} : std::vector<std::string>{};
+    const ScalarExpr start = weighed ? apply(ScalarOp::log, read(0)) : number(-infinity());
+    if (weighed) nest.tensor(own("weight"), TensorRole::input, by_row({}));
     if (map == 0) nest.tensor("v", TensorRole::input, {"H", "K", deep}, form.type);
     nest.tensor(own("dot"), TensorRole::temporary, by_row({"K"}))
         .tensor(own("score"), TensorRole::temporary, by_row({"K"}))
@@ -120,10 +126,12 @@ inline Nest attention_nest(const AttentionForm& form = {}) {
         .statement(own("dot[h, i, j, e] : ") + seen("j") + dense("e"), own("dot[h, i, j]"),
                    {own("q[h, i, e]"), own("k[h, j, e]")}, wide(0) * wide(1), ReductionOp::add)
         .statement(own("score[h, i, j] : ") + seen("j"), own("score[h, i, j]"), score_reads, score)
-        .statement(own("largest_init[h, i] : ") + row, own("largest[h, i]"), {}, number(-infinity()))
-        .statement(own("largest[h, i, r] : ") + seen("r"), own("largest[h, i]"), {own("score[h, i, r]")}, read(0),
-                   ReductionOp::max)
-        .statement(own("power[h, i, j] : ") + seen("j"), own("power[h, i, j]"), {own("score[h, i, j]"), own("largest[h, i]")},
+        .statement(own("largest_init[h, i] : ") + row, own("largest[h, i]"), weights, start);
+    if (!form.shifted) {
+      nest.statement(own("largest[h, i, r] : ") + seen("r"), own("largest[h, i]"), {own("score[h, i, r]")}, read(0),
+                     ReductionOp::max);
+    }
+    nest.statement(own("power[h, i, j] : ") + seen("j"), own("power[h, i, j]"), {own("score[h, i, j]"), own("largest[h, i]")},
                    apply(ScalarOp::exp, read(0) - read(1)))
         .statement(own("weighted_init[h, i, d] : ") + row + dense("d"), own("weighted[h, i, d]"), {}, number(0))
         .statement(own("weighted[h, i, d, t] : ") + seen("t") + dense("d"), own("weighted[h, i, d]"),

@@ -6,7 +6,10 @@
 #include "support/nests/sample_nests.h"
 #include "unit/autotune/searched_problem.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
+
+#include <algorithm>
 
 namespace nestor {
 namespace {
@@ -223,6 +226,109 @@ TEST(GpuRecurrences, ThreadsShareTheWavefrontsOfATable) {
   EXPECT_GT(guesses_inside(problem, {{{"words", 3}, {"high", 9}, {"wide", 14}}, {{"words", 2}, {"high", 40}, {"wide", 3}}},
                            "for inner_j in"),
             0);
+}
+
+/// v[t + 1, r, c] = max(v[t, r, c] + v[t, r, c + 1], x[r]), a row shorter in each step: sequences r share nothing, points c of a step do.
+Nest shrinking_rows() {
+  const std::string row = "0 <= r < R", step = row + " and 0 <= t < T and 0 <= c < T - t";
+  return samples::NestBuilder("shrinking_rows", {{"R", 512}, {"T", 200}})
+      .context("R >= 1 and T >= 1")
+      .tensor("x", TensorRole::input, {"R"})
+      .tensor("v", TensorRole::temporary, {"T + 1", "R", "T + 1"})
+      .tensor("out", TensorRole::output, {"R"})
+      .statement("first[r, c] : " + row + " and 0 <= c <= T", "v[0, r, c]", {"x[r]"}, read(0))
+      .statement("step[t, r, c] : " + step, "v[t + 1, r, c]", {"v[t, r, c]", "v[t, r, c + 1]", "x[r]"},
+                 ScalarExpr::make(ScalarOp::max, {(read(0) + read(1)) * samples::number(0.5), read(2)}))
+      .statement("out[r] : " + row, "out[r]", {"v[T, r, 0]"}, read(0))
+      .build();
+}
+
+TEST(GpuRecurrences, ABlockGoesThroughTheStepsOfASequence) {
+  SearchedProblem problem(shrinking_rows(), {});
+  const Point first = problem.space->defaults().front();
+  const Candidate candidate = problem.space->candidate(first);
+  ASSERT_EQ(candidate.infeasible, "");
+  const std::string plan = first_plan(problem);
+  EXPECT_NE(plan.find("grid step_r"), std::string::npos) << plan;
+  EXPECT_EQ(plan.find("launch loop"), std::string::npos) << plan;
+  EXPECT_EQ(problem.difference(first, {{"R", 3}, {"T", 5}}), "");
+}
+
+/// g[t + 1, b, y + 1, x + 1] = (g[t, b, y, x] + g[t, b, y + 2, x + 2]) / 2 inside of B pictures.
+Nest smoothed_pictures() {
+  const std::string picture = "0 <= b < B and 0 <= y < H and 0 <= x < W";
+  return samples::NestBuilder("smoothed_pictures", {{"B", 2}, {"T", 4}, {"H", 256}, {"W", 256}})
+      .context("B >= 1 and T >= 1 and H >= 3 and W >= 3")
+      .tensor("p", TensorRole::input, {"B", "H", "W"})
+      .tensor("g", TensorRole::output, {"T + 1", "B", "H", "W"})
+      .statement("first[t, b, y, x] : 0 <= t <= T and " + picture, "g[t, b, y, x]", {"p[b, y, x]"}, read(0))
+      .statement("step[t, b, y, x] : 0 <= t < T and 0 <= b < B and 0 <= y < H - 2 and 0 <= x < W - 2",
+                 "g[t + 1, b, y + 1, x + 1]", {"g[t, b, y, x]", "g[t, b, y + 2, x + 2]"},
+                 (read(0) + read(1)) * samples::number(0.5))
+      .build();
+}
+
+/// A block for each of two pictures would leave most multiprocessors idle.
+TEST(GpuRecurrences, FewLongSequencesAreNotGuessedFirst) {
+  const auto blocks_of_steps = [](std::int64_t pictures) {
+    SearchedProblem problem(smoothed_pictures(), {{"B", pictures}});
+    const Candidate first = problem.space->candidate(problem.space->defaults().front());
+    EXPECT_EQ(first.infeasible, "");
+    return std::count_if(first.steps.begin(), first.steps.end(),
+                         [](const Step& step) { return describe(step).starts_with("gpu_blocks(step."); });
+  };
+  EXPECT_NE(blocks_of_steps(2), 1) << "pictures alone";
+  EXPECT_EQ(blocks_of_steps(64), 1);
+}
+
+std::ptrdiff_t count_fused(const Candidate& candidate) {
+  return std::count_if(candidate.steps.begin(), candidate.steps.end(), [](const Step& step) { return step.name == "fuse_with"; });
+}
+
+/// Steps over a picture whose border is given: u and v each take the other's last step.
+Nest given_borders() {
+  const std::string step = "0 <= t < T and ", picture = "0 <= y < H and 0 <= x < W", inner = "0 <= y < H - 2 and 0 <= x < W - 2";
+  samples::NestBuilder nest("given_borders", {{"T", 33}, {"H", 512}, {"W", 512}});
+  nest.context("T >= 1 and H >= 3 and W >= 3");
+  for (const char* name : {"u", "v"}) {
+    const std::string u = name;
+    nest.tensor("first_" + u, TensorRole::input, {"H", "W"}).tensor(u, TensorRole::output, {"T + 1", "H", "W"});
+    nest.statement(u + "_0[k, y, x] : k = 0 and " + picture, u + "[k, y, x]", {"first_" + u + "[y, x]"}, read(0));
+  }
+  int stage = 0;
+  const auto add = [&](const std::string& name, const std::string& where, const std::string& write,
+                       const std::vector<std::string>& reads, const ScalarExpr& value) {
+    nest.statement(fmt::format("{}[t, s, y, x] : s = {} and {}{}", name, stage, step, where), write, reads, value);
+    if (stage++ > 0) nest.join_last();
+  };
+  for (const std::string u : {"u", "v"}) {
+    const std::vector<std::string> given{"first_" + u + "[y, x]"};
+    add(u + "_top", picture + " and y = 0", u + "[t + 1, y, x]", given, read(0));
+    add(u + "_bottom", picture + " and y = H - 1", u + "[t + 1, y, x]", given, read(0));
+    add(u + "_left", "0 < y < H - 1 and x = 0", u + "[t + 1, y, x]", given, read(0));
+    add(u + "_right", "0 < y < H - 1 and x = W - 1", u + "[t + 1, y, x]", given, read(0));
+  }
+  for (const auto& [u, v] : {std::pair<std::string, std::string>{"u", "v"}, {"v", "u"}})
+    add(u + "_step", inner, u + "[t + 1, y + 1, x + 1]", {u + "[t, y, x + 1]", u + "[t, y + 2, x + 1]", v + "[t, y + 1, x + 1]"},
+        (read(0) + read(1)) * samples::number(0.25) + read(2) * samples::number(0.5));
+  return nest.build();
+}
+
+/// Borders of all steps are one kernel, whose blocks are known to write elements of their own: bounds of its loops are where two ranges start.
+TEST(GpuRecurrences, BordersAreNoPartOfTheSteps) {
+  SearchedProblem problem(given_borders(), {});
+  bool found = false;
+  for (const Point& point : problem.space->defaults()) {
+    const Candidate candidate = problem.space->candidate(point);
+    if (found || !candidate.infeasible.empty() || count_fused(candidate) < 8) continue;
+    const TileProgram program = build_tile_program(problem.schedules.replay(candidate.steps));
+    const auto plans = plan_kernels(program, {});
+    EXPECT_TRUE(compile_nvptx(program, {}).certificate.unproved.empty());
+    EXPECT_LE(plans->kernels.size(), 3U) << "borders, and a kernel for each of two statements, or one for both";
+    EXPECT_EQ(problem.difference(point, {{"T", 2}, {"H", 7}, {"W", 5}}), "");
+    found = true;
+  }
+  EXPECT_TRUE(found);
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 // Running sums that other sums read at other places, as gradients of what rays see are: a block keeps whole rows of them.
 #include "codegen/gpu/kernel_plans.h"
+#include "support/nests/prefix_nests.h"
 #include "support/nests/tensor_nests.h"
 #include "unit/autotune/candidate_steps.h"
 #include "unit/autotune/searched_problem.h"
@@ -63,6 +64,20 @@ TEST(RunningSums, ThreadsShareRowsAsRunningSumsNeedThem) {
     EXPECT_EQ(op.layout.lanes, 32) << op.op.name << ": the last result has 192 times as many rows";
   }
   EXPECT_EQ(sums, 2);
+}
+
+/// Each row is read once: what is before and behind each place meets in registers.
+TEST(RunningSums, LargestOfAllOthersAreTwoPasses) {
+  SearchedProblem problem(largest_others({.columns = "192"}), {{"R", 16384}});
+  const Point first = problem.space->defaults().front();
+  const Candidate candidate = problem.space->candidate(first);
+  ASSERT_EQ(candidate.infeasible, "");
+  EXPECT_EQ(count_steps(candidate, "gpu_threads"), 1) << "one kernel";
+  const TileProgram program = build_tile_program(problem.schedules.replay(candidate.steps));
+  const auto plans = plan_kernels(program, {});
+  const std::vector<nvptx::BlockOp>& ops = plans->kernels.front().bodies.front().ops;
+  EXPECT_EQ(std::count_if(ops.begin(), ops.end(), [](const nvptx::BlockOp& op) { return op.prefix.has_value(); }), 2);
+  EXPECT_EQ(problem.difference(first, {{"R", 19}}), "");
 }
 
 }  // namespace

@@ -94,6 +94,28 @@ TEST(TensorSpecialValues, AttentionOfAllKeys) {
                     inputs);
 }
 
+NamedInputs weighed(NamedInputs inputs) {
+  for (auto& [name, input] : inputs) {
+    input.tensors["weight"].assign(static_cast<std::size_t>(kQueries), 1.5);
+    const double special[] = {0, -0.0, -1, kNaN, kInf, 1e-40};
+    std::copy(std::begin(special), std::end(special), input.tensors["weight"].begin());
+  }
+  return inputs;
+}
+
+/// What maxima start from may be -inf or NaN. The last tile is ragged: its hidden keys add NaN to sums that are NaN.
+TEST(TensorSpecialValues, MaximaThatStartFromLogarithms) {
+  expect_definition(attention_nest({.depth = static_cast<int>(kDepth), .started = true}),
+                    {small_steps(), small_steps("exp2_polynomial(out.io, 8)")}, weighed(special_inputs()));
+}
+
+/// Hidden keys would add exp(-inf + inf), beside sums that are infinite.
+TEST(TensorSpecialValues, ShiftsThatMayBeInfinite) {
+  TensorSteps steps = small_steps();
+  steps.rules = {};
+  expect_definition(attention_nest({.depth = static_cast<int>(kDepth), .shifted = true}), {steps}, weighed(special_inputs()));
+}
+
 /// The maximum that weights are relative to stays behind the true one.
 TEST(TensorSpecialValues, MaximaThatStayBehind) {
   TensorSteps steps = small_steps("exp2_polynomial(out.io, 16)");

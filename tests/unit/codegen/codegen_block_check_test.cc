@@ -3,6 +3,7 @@
 #include "codegen/gpu/kernel/kernel_split.h"
 #include "codegen/gpu/kernel_builder.h"
 #include "codegen/gpu/simt/proof/block_check.h"
+#include "codegen/gpu/simt/proof/block_proof.h"
 #include "codegen/gpu/simt/proof/launch_check.h"
 #include "support/mutants/block_mutants.h"
 #include "support/simt/simt_image.h"
@@ -49,6 +50,15 @@ TEST_P(BlockCheck, launches_run_the_program) {
 }
 
 INSTANTIATE_TEST_SUITE_P(cases, BlockCheck, ::testing::ValuesIn(all_cases()), [](const auto& info) { return info.param.name; });
+
+/// Bounds of tiles at the ends of several ranges: a minimum, and 1 more.
+TEST(BlockCheck, extents_behind_sums_with_minima_are_known) {
+  const IntExpr tile = IntExpr::variable("tile"), rows = IntExpr::variable("rows");
+  const IntExpr last = IntExpr::make(IntOp::min, {IntExpr(63), rows - tile * IntExpr(64) - IntExpr(3)});
+  EXPECT_EQ(nvptx::distance_bound(IntExpr(0), last + IntExpr(1)), 64);
+  EXPECT_EQ(nvptx::distance_bound(tile, IntExpr(1) + IntExpr::make(IntOp::min, {tile + IntExpr(7), rows})), 8);
+  EXPECT_EQ(nvptx::distance_bound(IntExpr(0), rows + IntExpr(1)), std::nullopt);
+}
 
 // ---- ops that only look parallel
 

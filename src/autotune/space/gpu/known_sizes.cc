@@ -249,7 +249,7 @@ std::set<std::string> sizes_of_layouts(const Nest& nest, const Statement& statem
 
 /// Sizes of rows of running sums, which a block has whole.
 std::set<std::string> sizes_of_prefixes(const Nest& definition, const Sizes& sizes) {
-  const Nest nest = with_rule_everywhere(kPrefixRule, definition);
+  const Nest nest = with_rule_everywhere(kLeavingRule, with_rule_everywhere(kPrefixRule, definition));
   std::set<std::string> found;
   for (const Statement& statement : nest.statements) {
     const int dim = prefix_dim(statement);

@@ -76,7 +76,7 @@ class NestSpace : public Space {
       if (rule == kSplittingRule || (limits.gpu && costs_accuracy(rule) && !has_16_bits(schedules.nest()))) continue;
       const bool twice = rule == kAgainRule || rule == kAcrossRule || rule == kSlicingRule;
       if ((is_for_products(rule) || twice) && !tensor_cores) continue;
-      if ((rule == kForwardingRule || rule == kPrefixRule) && !limits.gpu) continue;
+      if ((rule == kForwardingRule || rule == kPrefixRule || rule == kLeavingRule) && !limits.gpu) continue;
       if (rule == kRecomputingRule) {
         recomputes = tensor_cores && recomputes_maps(schedules);
         if (!limits.gpu || !(recomputes || sums_over_planes(schedules.nest()) || recomputes_sums(schedules))) continue;

@@ -25,6 +25,9 @@ inline constexpr const char* kForwardingRule = "forward_pieces";
 /// The rule that makes reductions of recurrences. Blocks of GPUs scan those; a processor would add up all points for each element.
 inline constexpr const char* kPrefixRule = "prefix_reduction";
 
+/// The rule that makes a prefix and a suffix of a reduction that leaves out a place of its own.
+inline constexpr const char* kLeavingRule = "leave_out";
+
 /// The rules that make one sum of sums that differ by constants, and of such terms.
 inline constexpr const char* kRerollingRule = "reroll_sums";
 inline constexpr const char* kTapsRule = "reroll_terms";

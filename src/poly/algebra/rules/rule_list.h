@@ -18,6 +18,8 @@ const Rule& finite_masks_rule();
 const Rule& skip_neutral_rule();
 const Rule& start_extremum_rule();
 const Rule& prefix_reduction_rule();
+const Rule& leave_out_rule();
+const Rule& early_definitions_rule();
 const Rule& reroll_sums_rule();
 const Rule& reroll_terms_rule();
 const Rule& exp2_scale_rule();

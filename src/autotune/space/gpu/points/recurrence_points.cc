@@ -43,13 +43,6 @@ struct DistributedGroup {
   std::vector<int> independent = {};
 };
 
-/// Are the points of a step independent, while those of the next one need others than their own?
-bool has_steps_of_points(const FusionGroup& group) {
-  const std::vector<int> serial = serial_axes(group);
-  return !serial.empty() && serial.size() < group.axes.size() && serial.front() == group.axes.front() &&
-         std::none_of(group.forms.begin(), group.forms.end(), is_inside);
-}
-
 DistributedGroup heaviest_distributed(RuleVariants& variants, const RuleVariant& variant, Fusion fusion) {
   const FusionGroup* group = heaviest_of(variants, variant, fusion, [&](const FusionGroup& each) {
     return distributed_form(variants, variant, each).has_value() || has_steps_of_points(each);
@@ -112,7 +105,7 @@ void add_recurrences(const GpuPointSource& source, const RuleChoice& choice, boo
 void add_distributed(const GpuPointSource& source, const RuleChoice& choice, std::vector<NamedValues>& points) {
   const RuleVariant& variant = source.variants.at(choice);
   const auto tile_of = [&](int axis) { return "tile." + variant.structure.axes[static_cast<std::size_t>(axis)].name; };
-  constexpr std::int64_t kStepOfWarp = 4 * nvptx::kWarpThreads;
+  constexpr std::int64_t kStepOfWarp = 4 * nvptx::kWarpThreads, kStepOfBlock = 64 * 256;
   struct Shape {
     std::int64_t threads, before, last;  // tiles of the last axes
   };
@@ -141,10 +134,13 @@ void add_distributed(const GpuPointSource& source, const RuleChoice& choice, std
     for (const auto& [threads, tile] : short_sequences(source, variant, *group, independent))
       add_sequences(threads, tile, points);
     // Of a step that a warp has done at once, other warps would do the same: threads wait for each other, and fewer sequences find room.
-    const bool short_step = widest_of_step(variant, *group, independent) <= kStepOfWarp;
+    const std::int64_t widest = widest_of_step(variant, *group, independent);
+    const bool short_step = widest <= kStepOfWarp;
+    // Of a few long ones most multiprocessors would have none.
+    const bool idle = widest > kStepOfBlock && extent_of(variant, independent) < source.limits.units;
     if (short_step) add_sequences(nvptx::kWarpThreads, 1, points);
     for (const std::int64_t threads : {256, 64, 128, 512})
-      add_sequences(threads, 1, threads == 256 && !short_step ? points : others);
+      add_sequences(threads, 1, threads == 256 && !short_step && !idle ? points : others);
     NamedValues launches{{"threads", 256}};
     for (const int axis : free) launches[tile_of(axis)] = 0;
     add(std::move(launches), points);

@@ -192,6 +192,14 @@ RowMaximum maximum_before(const TensorPlan& plan, std::size_t k, int buffer) {
   return {};
 }
 
+/// May row value `buffer` be infinite by what it starts from alone? Then terms relative to it are 0, where those of an infinite value are NaN.
+bool may_start_infinite(const TensorPlan& plan, int buffer) {
+  return std::any_of(plan.ops.begin(), plan.ops.end(), [&](const TensorOp& op) {
+    if (op.op.write.buffer != buffer || op.kind == TensorOp::Kind::reduce || rate_of_hold(op.op, buffer)) return false;
+    return op.op.value.op() != ScalarOp::constant || !(op.op.value.number() < kInfinity);
+  });
+}
+
 /// Has the reduction all points that the map has?
 bool covers(const TensorOp& reduction, const TensorOp& map) {
   return std::all_of(reduction.mask.begin(), reduction.mask.end(), [&](const IntExpr& wanted) {
@@ -347,7 +355,8 @@ Exponents exponents_of(const TensorPlan& plan, int k, bool masked) {
     const auto maximum = read_of_maximum(plan, number, node.args()[0], scale);
     result.least = result.least && range.low >= -kMost;
     result.most = result.most && (range.high <= kMost || maximum.has_value());
-    if (exponents.size() == 1 && maximum) {
+    const auto row = [&] { return plan.ops[number].op.reads[static_cast<std::size_t>(maximum->ordinal)].buffer; };
+    if (exponents.size() == 1 && maximum && !may_start_infinite(plan, row())) {
       result.taint = maximum->ordinal;
       result.bounded_below = maximum->bounded_below;
     }

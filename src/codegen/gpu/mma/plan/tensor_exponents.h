@@ -20,7 +20,7 @@ struct Exponents {
 /// Two arguments are used. (1) Interval arithmetic over what the plan's ops leave in fragments. (2) An argument c (x - m), c > 0, where a
 /// reduction before has taken the maximum m over x at all points of the map: x <= m, so the argument is at most 0; and a maximum passes
 /// NaN on, so m is NaN where x is, and infinite where x - m is NaN otherwise. m may also stay behind by t doublings if it does so by
-/// select(doublings <= t, old, new).
+/// select(doublings <= t, old, new). A maximum that may start from infinity bounds arguments, too, but taints none: x - m = -infinity is no NaN.
 Exponents exponents_of(const TensorPlan& plan, int k, bool masked);
 
 /// May powers of two in map `k` be off by 2^-13 of themselves, as the polynomial of few terms is? Where its values are rounded to 16 bits

@@ -9,7 +9,6 @@ namespace nestor::nvptx {
 namespace {
 
 constexpr double kMost = std::numeric_limits<double>::max();
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 Possible between(double low, double high) {
   Possible result;
@@ -72,6 +71,7 @@ Possible power(const Possible& x, double (*function)(double)) {
 
 /// The larger of two, and NaN where one is.
 Possible larger(const Possible& x, const Possible& y) {
+  if (x.only_nan() || y.only_nan()) return x.only_nan() ? x : y;
   Possible result = x.either(y);
   if (x.finite && y.finite) {
     result.low = std::max(x.low, y.low);

@@ -4,9 +4,12 @@
 #include "poly/nest/nest.h"
 
 #include <functional>
+#include <limits>
 #include <vector>
 
 namespace nestor::nvptx {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 /// Values that an element may have: NaN, either infinity, finite ones from `low` to `high`.
 struct Possible {
@@ -17,6 +20,7 @@ struct Possible {
   static Possible any_finite();
   static Possible exactly(double value);
   bool is(double value) const;
+  bool only_nan() const { return nan && !below && !above && !finite; }
   Possible either(const Possible& other) const;
 };
 

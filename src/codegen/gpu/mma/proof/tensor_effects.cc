@@ -130,7 +130,8 @@ Effect EffectReader::reduce(int k, const isl::set& live) {
     const isl::set missing = own.points.intersect(iterations).subtract(taken);
     const isl::set hidden = taken.intersect(live_rows).subtract(own.points);
     isl::set wrong = missing;
-    if (!is_none(hidden) && !value_at(k, hidden).is(neutral)) wrong = wrong.unite(hidden);
+    if (!is_none(hidden) && !value_at(k, hidden).is(neutral))
+      wrong = wrong.unite(hidden.subtract(beside_nan(k, hidden, taken.intersect(own.points), kTileColumn)));
     effect.spoilt = effect.spoilt.unite(PointReader::elements(wrong, own.write));
   };
   if (own.tested) add(own.iterations, op.select && !op.mask.empty());
@@ -152,7 +153,10 @@ Effect EffectReader::product(int k, const isl::set& live) {
     if (tests) taken = taken.intersect(own.mask);
     isl::set wrong = own.points.intersect(iterations).subtract(taken);
     const isl::set hidden = taken.intersect(live_points).subtract(own.points);
-    if (!is_none(hidden)) wrong = wrong.unite(terms_added(k, hidden));
+    if (!is_none(hidden)) {
+      const isl::set added = terms_added(k, hidden);
+      wrong = wrong.unite(added.subtract(beside_nan(k, added, taken.intersect(own.points), kTerm)));
+    }
     effect.spoilt = effect.spoilt.unite(PointReader::elements(wrong, own.write));
   };
   if (from_fragment) require_finite(k, own.computed.intersect(live_points));
@@ -206,12 +210,27 @@ Possible EffectReader::read_at(int k, int read, const isl::set& hidden) {
   if (fragment == proof_.plan.fragments.end() || op.read_rings.contains(read)) return Possible::anything();
   if (fragment->second.columns > 0)
     return fragment_at(buffer, k, PointReader::elements(hidden, at(k).reads[static_cast<std::size_t>(read)]));
-  std::set<int> seen;
-  Possible value = row_value(buffer, seen);
-  if (!op.finite_rows) return value;
-  const auto empty = value_without_points(proof_.plan, buffer);  // what the emitter reads as 0
-  if (empty && *empty < 0) value.below = value.below && !std::isinf(*empty);
-  if (empty && *empty > 0) value.above = value.above && !std::isinf(*empty);
+  return row_at(k, buffer);
+}
+
+/// What op `k` finds in a row value: an infinity that rows without points have is read as 0 where the plan says so.
+Possible EffectReader::row_at(int k, int buffer) {
+  Possible value = Possible::any_finite();
+  if (rows_) {
+    const bool asked = rows_->buffer < 0 || rows_->buffer == buffer;
+    rows_->read.insert(buffer);
+    rows_->moved = rows_->moved || (asked && moves(buffer, k, rows_->reader));
+    if (rows_->buffer >= 0) value = asked ? rows_->value : Possible::anything();
+  } else {
+    std::set<int> seen;
+    value = row_value(buffer, seen);
+  }
+  if (!proof_.op(k).finite_rows) return value;
+  const auto empty = value_without_points(proof_.plan, buffer);
+  if (!empty || !std::isinf(*empty)) return value;
+  bool& infinite = *empty < 0 ? value.below : value.above;
+  if (infinite) value = value.either(Possible::exactly(0));
+  infinite = false;
   return value;
 }
 

@@ -11,6 +11,7 @@
 #include <isl/set.h>
 #include <isl/val.h>
 
+#include <algorithm>
 #include <functional>
 #include <utility>
 
@@ -55,6 +56,7 @@ class IslText {
       }
       case IntOp::min:
       case IntOp::max:
+        if (any_extremum_) return unknown(expr);
         if (conditions_ > 0) return extremum(expr, arg(0), arg(1));
         return fmt::format("{}({}, {})", expr.op() == IntOp::min ? "min" : "max", arg(0), arg(1));
       case IntOp::select:
@@ -78,8 +80,17 @@ class IslText {
     return fmt::format("{} < {}", value, of(upper));
   }
 
+  /// value >= lower: not below any of the values of a maximum.
+  std::string at_least(const std::string& value, const IntExpr& lower) {
+    if (lower.op() == IntOp::max)
+      return fmt::format("{} and {}", at_least(value, lower.args()[0]), at_least(value, lower.args()[1]));
+    return fmt::format("{} >= {}", value, of(lower));
+  }
+
   void state(std::string text) { constraints_.push_back(std::move(text)); }
   void forget_exactness() { exact_ = false; }
+  /// From here on minima and maxima are any integers, the same wherever the same stands.
+  void take_any_extremum() { any_extremum_ = true; }
   bool exact() const { return exact_; }
   isl::set set() const {
     std::vector<std::string> dims;
@@ -154,7 +165,7 @@ class IslText {
   std::map<std::string, std::string> dims_;
   std::vector<std::string> names_;
   std::vector<std::string> constraints_;
-  bool exact_ = true;
+  bool exact_ = true, any_extremum_ = false;
   int conditions_ = 0;  ///< around what is written
 };
 
@@ -185,7 +196,8 @@ void state_launch(const KernelPlan& kernel, IslText& text) {
 void state_axis(const Axis& axis, IslText& text) {
   const std::string value = text.of(axis.var);
   if (axis.kind == Axis::Kind::name) return text.state(fmt::format("{} = {}", value, text.of(axis.lower)));
-  text.state(fmt::format("{} >= {} and {}", value, text.of(axis.lower), text.below(value, axis.upper)));
+  text.state(text.at_least(value, axis.lower));
+  text.state(text.below(value, axis.upper));
   if (axis.step != 1) text.state(fmt::format("({} - {}) mod {} = 0", value, text.of(axis.lower), axis.step));
 }
 
@@ -201,14 +213,30 @@ MeetingAnswer answer_of(const IslText& text) {
   return result;
 }
 
-/// Conditions that a question leaves out but for what all their alternatives have in common. More points are left, so that "never" alone tells:
-/// those around ops, which mostly say where an op's guard holds at all, and the guards.
-enum class Simple : std::uint8_t { nothing, conditions, all };
+/// Is the bound one of alternatives, as where loops that run from different places were fused: a minimum from below, a maximum from above?
+bool chooses(const IntExpr& bound, IntOp alternative) {
+  if (bound.op() == alternative) return true;
+  const auto& args = bound.args();
+  return std::any_of(args.begin(), args.end(), [&](const IntExpr& arg) { return chooses(arg, alternative); });
+}
+
+bool has_chosen_bounds(const Side& side) {
+  const auto& variables = side.variables();
+  return std::any_of(variables.begin(), variables.end(), [](const SideVariable& variable) {
+    return chooses(variable.lower, IntOp::min) || chooses(variable.upper, IntOp::max);
+  });
+}
+
+/// What a question leaves out. More points are left, so that "never" alone tells. What minima and maxima are; or conditions but for what all
+/// their alternatives have in common: those around ops, which mostly say where an op's guard holds at all, and the guards.
+enum class Simple : std::uint8_t { nothing, extrema, conditions, all };
 
 class Question {
  public:
   Question(const BlockProof& proof, const Meeting& meeting, const Side& a, const Side& b, Simple simple)
-      : proof_(proof), meeting_(meeting), a_(a), b_(b), simple_(simple) {}
+      : proof_(proof), meeting_(meeting), a_(a), b_(b), simple_(simple) {
+    if (simple == Simple::extrema) text_.take_any_extremum();
+  }
 
   MeetingAnswer answer(bool launched) {
     state_around(launched);
@@ -236,9 +264,11 @@ class Question {
     state_sizes(*proof_.plan.program, text_);
     if (launched) state_launch(*proof_.plan.kernel, text_);
     for (const Axis& axis : a_.shared()) state_axis(axis, text_);
-    for (const IntExpr& condition : a_.conditions(true)) state_condition(condition, simple_ != Simple::nothing);
+    for (const IntExpr& condition : a_.conditions(true)) state_condition(condition, leaves_out_conditions());
     state_side(a_);
   }
+
+  bool leaves_out_conditions() const { return simple_ == Simple::conditions || simple_ == Simple::all; }
 
   void state_condition(const IntExpr& condition, bool simply) {
     if (!simply) return text_.state(text_.holds(condition));
@@ -248,11 +278,11 @@ class Question {
   void state_side(const Side& side) {
     for (const SideVariable& variable : side.variables()) {
       const std::string name = text_.of(variable.name);
-      text_.state(fmt::format("{} >= {} and {}", name, variable.by_value ? text_.of(variable.lower) : "0",
-                              text_.below(text_.of(variable.value), variable.upper)));
+      text_.state(text_.at_least(name, variable.by_value ? variable.lower : IntExpr(0)));
+      text_.state(text_.below(text_.of(variable.value), variable.upper));
       if (variable.high) text_.state(fmt::format("{} <= {}", name, *variable.high));
     }
-    for (const IntExpr& condition : side.conditions(false)) state_condition(condition, simple_ != Simple::nothing);
+    for (const IntExpr& condition : side.conditions(false)) state_condition(condition, leaves_out_conditions());
     if (const IntExpr guard = side.guard(); guard.defined()) state_condition(guard, simple_ == Simple::all);
   }
 
@@ -359,6 +389,9 @@ MeetingAnswer can_meet(const BlockProof& proof, const Meeting& meeting) {
     if ((a.has_alternatives() || b.has_alternatives()) && ask(simple).verdict == MeetingAnswer::Verdict::never)
       return {MeetingAnswer::Verdict::never, ""};
   }
+  // So have bounds of loops that were fused, which say little beside the conditions of what was fused.
+  if ((has_chosen_bounds(a) || has_chosen_bounds(b)) && ask(Simple::extrema).verdict == MeetingAnswer::Verdict::never)
+    return {MeetingAnswer::Verdict::never, ""};
   return ask(Simple::nothing);
 }
 

@@ -37,7 +37,10 @@ std::optional<std::int64_t> distance_bound(const IntExpr& lower, const IntExpr& 
   if (lower.op() == IntOp::max) return either(distance_bound(lower.args()[0], upper), distance_bound(lower.args()[1], upper));
   const Affine distance = affine_of(upper) - affine_of(lower);
   if (distance.is_constant()) return distance.constant;
-  return upper.op() == IntOp::sub ? distance_bound(lower + upper.args()[1], upper.args()[0]) : std::nullopt;
+  if (upper.op() == IntOp::sub) return distance_bound(lower + upper.args()[1], upper.args()[0]);
+  if (upper.op() != IntOp::add) return std::nullopt;
+  return either(distance_bound(lower - upper.args()[1], upper.args()[0]),
+                distance_bound(lower - upper.args()[0], upper.args()[1]));
 }
 
 BlockProof::BlockProof(const BlockPlan& of) : plan(of) {
