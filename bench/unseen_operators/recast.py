@@ -95,7 +95,7 @@ def _():
         score = scored(q, k)
         power = define("power", (b, h, i, j), nestor.select(j <= i, nestor.exp(score[b, h, i, j]), 0.0))
         total = define("total", (b, h, i), nestor.sum(power[b, h, i, j], over=j))
-        chance = define("chance", (b, h, i, j), power[b, h, i, j] / (total[b, h, i] + 1e-20))
+        chance = define("chance", (b, h, i, j), power[b, h, i, j] / (total[b, h, i] + 1e-9))
         return define("out", (b, h, i, d), nestor.sum(chance[b, h, i, j] * v[b, h, j, d], over=j), type=bf16)
     yield named("causal_attention_zeroed_bare", chosen_weights)
 

@@ -127,11 +127,11 @@ Schedule with_asking_rules(Schedule schedule) {
 }
 
 /// The definition, and what it is without tensors that are computed where they are read (an image with zeros around it), with one sum for all taps of
-/// a filter, and without factors in sums: some rules find there what they ask for, and kernels have zeros there that the definition has not.
+/// a filter and places for distances, and without factors in sums: some rules find there what they ask for, and kernels have zeros there that the definition has not.
 std::vector<Nest> simpler_forms(const Nest& definition) {
   std::vector<Nest> forms{definition};
   for (const std::vector<const char*>& names :
-       {std::vector{"simplify"}, {"reroll_sums", "reroll_terms"}, {"log_quotient", "defer_factor"}}) {
+       {std::vector{"simplify"}, {"reroll_sums", "reroll_terms", "unskew_dims"}, {"log_quotient", "defer_factor"}}) {
     Schedule form(forms.back());
     for (const char* name : names) form = with_matches(std::move(form), rule(name));
     if (!form.steps().empty()) forms.push_back(form.nest());

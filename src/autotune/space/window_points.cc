@@ -35,7 +35,8 @@ std::vector<int> sliding_dims(const LoopGroup& loop_group, const Access& read) {
         const auto k = static_cast<std::size_t>(other.first);
         if (k >= loop_group.reduced.size() || !loop_group.reduced[k]) return false;
         const std::int64_t taps = loop_group.extents[k], tap = std::abs(other.second);
-        return moves_once(other.first) && step > 0 && tap > 0 && taps > 1 && taps <= kMostTaps && step % tap == 0 && step < taps * tap;
+        return moves_once(other.first) && step > 0 && tap > 0 && taps > 1 && taps <= kMostTaps && step % tap == 0 &&
+               step < taps * tap;
       });
       if (slides) found.push_back(dim);
     }

@@ -214,7 +214,8 @@ TEST(TileProgram, LoopsOfFewTermsThatShortSizesAloneCutHaveConstantBounds) {
     ArgumentValues memory{{"x", std::vector<double>(static_cast<std::size_t>(length), 1.0)},
                           {"y", std::vector<double>(static_cast<std::size_t>(length))}};
     interpret(program, {{"T", length}}, {}, memory);
-    for (std::int64_t t = 0; t < length; ++t) EXPECT_EQ(memory["y"][static_cast<std::size_t>(t)], std::min<std::int64_t>(t + 1, 4));
+    for (std::int64_t t = 0; t < length; ++t)
+      EXPECT_EQ(memory["y"][static_cast<std::size_t>(t)], std::min<std::int64_t>(t + 1, 4));
   }
 }
 

@@ -271,7 +271,8 @@ OpBox make_box(const ProgramPlan& plan, const StatementPlan& statement, const is
     box.hull = isl::manage(hull);
     box.exact = inner == 0 || box.hull.is_subset(box.points);
   };
-  for (unsigned k = 0; k < inner; ++k) box.dims.push_back(bounds_of(values(around, k), outer, names, values(statement.points, k)));
+  for (unsigned k = 0; k < inner; ++k)
+    box.dims.push_back(bounds_of(values(around, k), outer, names, values(statement.points, k)));
   fill_up();
   bool wider = false;
   for (unsigned k = 0; !box.exact && !plan.tensor_cores && k < inner; ++k) {

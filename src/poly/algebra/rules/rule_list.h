@@ -20,6 +20,7 @@ const Rule& start_extremum_rule();
 const Rule& prefix_reduction_rule();
 const Rule& reroll_sums_rule();
 const Rule& reroll_terms_rule();
+const Rule& unskew_dims_rule();
 const Rule& exp2_scale_rule();
 const Rule& simplify_rule();
 const Rule& log_quotient_rule();
