@@ -61,7 +61,7 @@ TEST(Algebra, RulesCarryTheirProofAndRounding) {
       names,
       testing::UnorderedElementsAre(
           "reassociate", "online", "moments", "defer_factor", "neutral_terms", "exp2_scale", "simplify", "split_reduction",
-          "reciprocal", "keep_result", "factor_extremum", "fixed_extremum", "start_extremum", "materialize_factor",
+          "unskew_dims", "reciprocal", "keep_result", "factor_extremum", "fixed_extremum", "start_extremum", "materialize_factor",
           "late_definitions", "zero_terms", "skip_zeros", "narrow_copies", "gather_terms", "batch_first", "slice_product",
           "terms_last", "columns_last", "skip_neutral", "join_rows", "join_results", "join_sums", "repeat_product", "recompute",
           "keep_sums", "split_terms", "expand_squares", "copy_rows", "product_again", "product_across", "round_operand",
