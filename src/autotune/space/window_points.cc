@@ -3,6 +3,7 @@
 
 #include "autotune/space/structure/axes.h"
 #include "autotune/space/structure/rule_steps.h"
+#include "poly/algebra/all_rules.h"
 #include "poly/algebra/operands/half_products.h"
 #include "support/rounding.h"
 

@@ -4,6 +4,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <utility>
+
 #include "poly/algebra/rules/rule_list.h"
 #include "support/error.h"
 
@@ -40,6 +42,23 @@ const Rule& rule(const std::string& name) {
     names.push_back(candidate.name);
   }
   user_error("\"{}\" is no algebra rule; the rules are {}", name, fmt::join(names, ", "));
+}
+
+std::vector<RuleMatch> apply_everywhere(const Rule& rule, Nest& nest) {
+  std::vector<RuleMatch> applied;
+  const std::size_t most = nest.statements.size();
+  while (applied.size() < most) {
+    std::vector<RuleMatch> matches = rule.find(nest);
+    if (matches.empty()) break;
+    nest = rule.apply(nest, matches.front().target).nest;
+    applied.push_back(std::move(matches.front()));
+  }
+  return applied;
+}
+
+Nest with_rule_everywhere(const std::string& name, Nest nest) {
+  apply_everywhere(rule(name), nest);
+  return nest;
 }
 
 std::vector<Nest> forms_with_fewer_tensors(const Nest& nest) {
