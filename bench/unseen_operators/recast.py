@@ -2,22 +2,16 @@
 their own. Sums split into blocks, dims merged or shifted, storage turned, inputs joined, statistics of squares, partial results kept."""
 
 import nestor
-from nestor import Size, bf16, boolean, define, f16, f32, i32, indices
+from nestor import Size, bf16, define, f16, f32, i32, indices
 
 from .restated import FAMILIES
-from .rewritten import EPS, LINEAR, QKV, ROWS, SCALE, b, batch, c, c2, d, dim, dot, e, family, h, heads, i, ins, j, k1, length, m, many, more
-from .rewritten import named, o, outs, positive, r, rows, scored, sigmoid, softmax_then_sum, whole_numbers, width
-
-SPLIT = {"batch": 2, "heads": 3, "length": 6, "head_dim": 128}
+from .rewritten import EPS, ROWS, SCALE, b, batch, c, c2, d, dim, dot, e, family, h, heads, i, ins, j, k1, length, m, many, more
+from .rewritten import named, o, outs, r, rows, scored, sigmoid, softmax_then_sum, whole_numbers, width
 
 
 # --- attention ---------------------------------------------------------------------------------------------------------------
 
-def turned_keys(x):
-    return x.swapaxes(-1, -2)
-
-
-@more("attention", lay={"attention_turned_storage": (lambda x: x, lambda x: x)})
+@more("attention")
 def _():
     def halves(q: bf16[batch, heads, length, dim], k: bf16[batch, heads, length, dim], v: bf16[batch, heads, length, dim]):
         u, w = indices(u=2, w=64)
@@ -332,10 +326,8 @@ def _():
 
 
 def swap_halves(x):
-    """Rows of gate and up in turns, from all of the one before all of the other."""
-    if x.ndim != 2 or x.shape[0] != 14:
-        return x
-    return x.reshape(2, 7, -1).swapaxes(0, 1).reshape(14, -1)
+    """Rows of gate and up in turns, from all of the one before all of the other; odd numbers of rows are something else."""
+    return x if x.shape[0] % 2 else x.reshape(2, x.shape[0] // 2, -1).swapaxes(0, 1).reshape(x.shape)
 
 
 @more("joint_swiglu", lay={"joint_swiglu_in_turns": (swap_halves, lambda x: x)})
