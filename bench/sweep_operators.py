@@ -6,7 +6,7 @@ verdict that no proved candidate may have is a finding: wrong results, crashes, 
 
 Sizes are ragged (70, 97, 45, 131), then such that tiles divide (64, 128, 192, 96); where a definition does not admit the ragged
 ones, those of its tests. Prints the findings, and how many trials ended how. Times are of no use: tunings run side by side. Ends
-with 5 if there was a finding. --rewritten has the definitions that say the same otherwise (unseen_operators/rewritten.py, restated.py).
+with 5 if there was a finding. --rewritten has the definitions that say the same otherwise (unseen_operators/rewritten.py, restated.py, recast.py).
 """
 
 import argparse
@@ -22,7 +22,7 @@ import typing
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "python"))
 
 from unseen_operators import OPERATORS  # noqa: E402
-from unseen_operators.restated import FAMILIES  # noqa: E402
+from unseen_operators.recast import FAMILIES  # noqa: E402
 
 from nestor import Error, Nest, UserError, program  # noqa: E402
 

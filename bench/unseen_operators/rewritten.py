@@ -35,6 +35,15 @@ def family(name, tiny, draw=None, lay=None):
     return take
 
 
+def more(name, lay=None):
+    """Takes a generator of further nests of the family."""
+    def take(make):
+        known = FAMILIES[name]
+        FAMILIES[name] = known._replace(nests=known.nests + tuple(make()), lay={**known.lay, **(lay or {})})
+        return make
+    return take
+
+
 def whole_numbers(low, high):
     """Draws integers from low up to high, by the number or the name of a size."""
     def draw(normal, sizes):

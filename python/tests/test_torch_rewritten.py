@@ -1,4 +1,4 @@
-"""Operators written otherwise (bench/unseen_operators/rewritten.py and restated.py): members of a family compute the same."""
+"""Operators written otherwise (bench/unseen_operators/rewritten.py, restated.py and recast.py): members of a family compute the same."""
 
 import sys
 import unittest
@@ -7,7 +7,7 @@ from support import FOLDER, numpy
 
 sys.path.insert(0, str(FOLDER.parent / "bench"))
 try:
-    from unseen_operators.restated import FAMILIES
+    from unseen_operators.recast import FAMILIES
 except ImportError:  # PyTorch, for the other files of that folder
     FAMILIES = {}
 

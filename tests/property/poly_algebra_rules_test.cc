@@ -22,6 +22,7 @@
 #include "support/nests/sample_nests.h"
 #include "support/nests/scored_rows.h"
 #include "support/nests/unrolled_sums.h"
+#include "support/nests/window_of_distances.h"
 
 namespace nestor {
 namespace {
@@ -74,6 +75,7 @@ const std::vector<Nest>& nests() {
       samples::unrolled_convolution(),
       samples::interleaved_products(),
       samples::heads_in_columns(),
+      samples::window_of_distances(),
       samples::outer_products(),
       rule("join_rows").apply(samples::outer_products(), {"sum"}).nest,
       samples::rolled_windows("2", "8", "2", false),

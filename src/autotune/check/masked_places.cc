@@ -110,7 +110,8 @@ std::set<std::string> factors_beside_zeros(const Nest& nest) {
 }
 
 Schedule with_matches(Schedule schedule, const Rule& rule) {
-  for (const RuleMatch& match : rule.find(schedule.nest())) {
+  Nest nest = schedule.nest();
+  for (const RuleMatch& match : apply_everywhere(rule, nest)) {
     Step step{"apply_rule", {match.rule}};
     step.args.insert(step.args.end(), match.target.begin(), match.target.end());
     schedule = schedule.apply(step);
@@ -127,14 +128,15 @@ Schedule with_asking_rules(Schedule schedule) {
 }
 
 /// The definition, and what it is without tensors that are computed where they are read (an image with zeros around it), with one sum for all taps of
-/// a filter, and without factors in sums: some rules find there what they ask for, and kernels have zeros there that the definition has not.
+/// a filter and places for distances, and without factors in sums: some rules find there what they ask for, and kernels have zeros there that the definition has not.
 std::vector<Nest> simpler_forms(const Nest& definition) {
   std::vector<Nest> forms{definition};
   for (const std::vector<const char*>& names :
-       {std::vector{"simplify"}, {"reroll_sums", "reroll_terms"}, {"log_quotient", "defer_factor"}}) {
-    Schedule form(forms.back());
-    for (const char* name : names) form = with_matches(std::move(form), rule(name));
-    if (!form.steps().empty()) forms.push_back(form.nest());
+       {std::vector{"simplify"}, {"reroll_sums", "reroll_terms", "unskew_dims"}, {"log_quotient", "defer_factor"}}) {
+    Nest form = forms.back();
+    bool other = false;
+    for (const char* name : names) other = !apply_everywhere(rule(name), form).empty() || other;
+    if (other) forms.push_back(std::move(form));
   }
   return forms;
 }

@@ -91,13 +91,14 @@ class ProductFinder {
   const std::optional<ElementType> input_;
 };
 
-/// Forms of the definition in which its products are seen: where terms have no tensor of their own, and where heads that stand side by side in
-/// one dim are a dim.
+/// Forms of the definition in which its products are seen: where terms have no tensor of their own, where heads that stand side by side in
+/// one dim are a dim, and where distances are places.
 std::vector<Nest> product_forms(const Nest& nest) {
   std::vector<Nest> forms = forms_with_fewer_tensors(nest);
-  const Rule& split = rule("split_dims");
   for (std::size_t k = 0, count = forms.size(); k < count; ++k) {
-    for (const RuleMatch& match : split.find(forms[k])) forms.push_back(split.apply(forms[k], match.target).nest);
+    for (const char* name : {"split_dims", "unskew_dims"}) {
+      for (const RuleMatch& match : rule(name).find(forms[k])) forms.push_back(rule(name).apply(forms[k], match.target).nest);
+    }
   }
   return forms;
 }

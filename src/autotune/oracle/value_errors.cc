@@ -364,6 +364,30 @@ void fill_errors(double* out, int count, F&& error) {
   }
 }
 
+bool is_f32_sum(const ValueCode& code, int position) {
+  if (position < 0) return false;
+  const ValueCode::Instruction& i = code.instructions()[static_cast<std::size_t>(position)];
+  return i.op == ScalarOp::add && i.type != ElementType::i32;
+}
+
+/// What the terms of a chain of additions come to without their signs.
+double magnitude_of_terms(const ValueCode& code, const double* values, int position, int k) {
+  if (!is_f32_sum(code, position)) return std::fabs(values[std::ptrdiff_t{kChunk} * position + k]);
+  const ValueCode::Instruction& i = code.instructions()[static_cast<std::size_t>(position)];
+  return magnitude_of_terms(code, values, i.a, k) + magnitude_of_terms(code, values, i.b, k);
+}
+
+/// Is it a sum of three terms or more, some of which, without their signs, leave the range of f32? Such sums may be taken in any order.
+bool overflows_in_some_order(const ValueCode& code, const double* values, int position, int count) {
+  const ValueCode::Instruction& i = code.instructions()[static_cast<std::size_t>(position)];
+  if (!is_f32_sum(code, position) || !(is_f32_sum(code, i.a) || is_f32_sum(code, i.b))) return false;
+  for (int k = 0; k < count; ++k) {
+    const double all = magnitude_of_terms(code, values, position, k);
+    if (all >= kInfiniteFrom && all < kInfinite) return true;
+  }
+  return false;
+}
+
 }  // namespace
 
 const double* run_errors(const ValueCode& code, const RoundingModel& model, const double* values, double* errors,
@@ -400,7 +424,12 @@ const double* run_errors(const ValueCode& code, const RoundingModel& model, cons
         break;
       default:
         // What most points take has loops of its own.
-        if (stays_exact(i, result, count, is_exact)) {
+        if (overflows_in_some_order(code, values, static_cast<int>(position), count)) {
+          fill_errors(out, count, [&](int k) {
+            const double all = magnitude_of_terms(code, values, static_cast<int>(position), k);
+            return all >= kInfiniteFrom && all < kInfinite ? kInfinite : sum_error(a[k], b[k], result[k]);
+          });
+        } else if (stays_exact(i, result, count, is_exact)) {
           zero();
         } else if (i.op == ScalarOp::mul && !integers) {
           fill_errors(out, count, [&](int k) { return product_error(a[k], b[k], result[k]); });

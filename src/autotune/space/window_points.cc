@@ -3,10 +3,12 @@
 
 #include "autotune/space/structure/axes.h"
 #include "autotune/space/structure/rule_steps.h"
+#include "poly/algebra/all_rules.h"
 #include "poly/algebra/operands/half_products.h"
 #include "support/rounding.h"
 
 #include <algorithm>
+#include <cstdlib>
 
 namespace nestor {
 namespace {
@@ -20,16 +22,22 @@ constexpr std::int64_t kWarp = 32;
 /// Dims that an index moves along with a reduced one, by steps that leave some of what neighbours read in common.
 std::vector<int> sliding_dims(const LoopGroup& loop_group, const Access& read) {
   std::vector<int> found;
-  for (const auto& index : moving_dims(read)) {
+  const auto indices = moving_dims(read);
+  const auto moves_once = [&](int reduced) {  // else a neighbour's terms are elsewhere
+    return std::count_if(indices.begin(), indices.end(), [&](const auto& index) {
+             return std::any_of(index.begin(), index.end(), [&](const auto& moved) { return moved.first == reduced; });
+           }) == 1;
+  };
+  for (const auto& index : indices) {
     for (const auto& [dim, step] : index) {
       if (static_cast<std::size_t>(dim) >= loop_group.reduced.size() || loop_group.reduced[static_cast<std::size_t>(dim)])
         continue;
       const bool slides = std::any_of(index.begin(), index.end(), [&](const auto& other) {
         const auto k = static_cast<std::size_t>(other.first);
         if (k >= loop_group.reduced.size() || !loop_group.reduced[k]) return false;
-        const std::int64_t taps = loop_group.extents[k];
-        return step > 0 && other.second > 0 && taps > 1 && taps <= kMostTaps && step % other.second == 0 &&
-               step < taps * other.second;
+        const std::int64_t taps = loop_group.extents[k], tap = std::abs(other.second);
+        return moves_once(other.first) && step > 0 && tap > 0 && taps > 1 && taps <= kMostTaps && step % tap == 0 &&
+               step < taps * tap;
       });
       if (slides) found.push_back(dim);
     }

@@ -4,6 +4,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <utility>
+
 #include "poly/algebra/rules/rule_list.h"
 #include "support/error.h"
 
@@ -23,6 +25,7 @@ const std::vector<Rule>& rules() {
                                      keep_result_rule(),
                                      slice_product_rule(),
                                      split_dims_rule(),
+                                     unskew_dims_rule(),
                                      join_dims_rule(),
                                      split_terms_rule(),
                                      nest_operands_rule(),
@@ -80,6 +83,23 @@ const Rule& rule(const std::string& name) {
     names.push_back(candidate.name);
   }
   user_error("\"{}\" is no algebra rule; the rules are {}", name, fmt::join(names, ", "));
+}
+
+std::vector<RuleMatch> apply_everywhere(const Rule& rule, Nest& nest) {
+  std::vector<RuleMatch> applied;
+  const std::size_t most = nest.statements.size();
+  while (applied.size() < most) {
+    std::vector<RuleMatch> matches = rule.find(nest);
+    if (matches.empty()) break;
+    nest = rule.apply(nest, matches.front().target).nest;
+    applied.push_back(std::move(matches.front()));
+  }
+  return applied;
+}
+
+Nest with_rule_everywhere(const std::string& name, Nest nest) {
+  apply_everywhere(rule(name), nest);
+  return nest;
 }
 
 std::vector<Nest> forms_with_fewer_tensors(const Nest& nest) {

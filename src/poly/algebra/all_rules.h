@@ -14,6 +14,12 @@ const std::vector<Rule>& rules();
 const Rule& rule(const std::string& name);
 std::vector<RuleMatch> find_matches(const Nest& nest);
 
+/// Applies the rule at every place, those that its own applications make included, up to once for each statement; returns the matches in order.
+std::vector<RuleMatch> apply_everywhere(const Rule& rule, Nest& nest);
+
+/// The nest after the rule of that name everywhere.
+Nest with_rule_everywhere(const std::string& name, Nest nest);
+
 /// The nest, and the simpler one where rule simplify leaves temporaries out: what has a tensor of its own in a definition, as the terms of a sum,
 /// has none there.
 std::vector<Nest> forms_with_fewer_tensors(const Nest& nest);

@@ -162,18 +162,18 @@ TEST(GpuSpace, SizesOfShortRowsAreKnown) {
 }
 
 /// Five taps of each channel, which lie side by side.
-Nest channel_taps() {
+Nest channel_taps(bool causal = false) {
   using samples::operator*, samples::read;
-  const std::string element = "0 <= t < times and 0 <= c < cols";
+  const std::string element = "0 <= t < times and 0 <= c < cols", seen = causal ? " and k <= t" : "";
   return samples::NestBuilder("channel_taps", {{"times", 3000}, {"cols", 256}})
       .context("times >= 1 and cols >= 1")
-      .tensor("x", TensorRole::input, {"times + 4", "cols"})
+      .tensor("x", TensorRole::input, {causal ? "times" : "times + 4", "cols"})
       .tensor("w", TensorRole::input, {"5", "cols"})
       .tensor("sums", TensorRole::temporary, {"times", "cols"})
       .tensor("y", TensorRole::output, {"times", "cols"})
       .statement("sums_init[t, c] : " + element, "sums[t, c]", {}, ScalarExpr::constant(0.0))
-      .statement("sums[t, c, k] : " + element + " and 0 <= k < 5", "sums[t, c]", {"x[t + k, c]", "w[k, c]"}, read(0) * read(1),
-                 ReductionOp::add)
+      .statement("sums[t, c, k] : " + element + " and 0 <= k < 5" + seen, "sums[t, c]",
+                 {causal ? "x[t - k, c]" : "x[t + k, c]", "w[k, c]"}, read(0) * read(1), ReductionOp::add)
       .statement("y[t, c] : " + element, "y[t, c]", {"sums[t, c]"}, read(0) * read(0))
       .build();
 }
@@ -254,14 +254,16 @@ int longest_run(SearchedProblem& problem, const Candidate& candidate) {
 }
 
 TEST(GpuSpace, ThreadsSumUpNeighboursOfWindowsTogether) {
-  SearchedProblem problem(channel_taps(), {});
-  std::set<int> runs;
-  for (const Point& point : problem.space->defaults()) {
-    if (runs.size() == 2) break;
-    if (!runs.insert(longest_run(problem, problem.space->candidate(point))).second) continue;
-    EXPECT_EQ(problem.difference(point, {{"times", 37}, {"cols", 72}}), "");
+  for (const bool causal : {false, true}) {
+    SearchedProblem problem(channel_taps(causal), {});
+    std::set<int> runs;
+    for (const Point& point : problem.space->defaults()) {
+      if (runs.size() == 2) break;
+      if (!runs.insert(longest_run(problem, problem.space->candidate(point))).second) continue;
+      for (const std::int64_t times : {37, 3}) EXPECT_EQ(problem.difference(point, {{"times", times}, {"cols", 72}}), "");
+    }
+    EXPECT_EQ(runs, (std::set<int>{causal ? 1 : 4, 8})) << "the first guesses, causal: " << causal;
   }
-  EXPECT_EQ(runs, (std::set<int>{4, 8})) << "the first guesses";
   using Names = std::set<std::string>;
   EXPECT_EQ(sizes_of_short_rows(channel_taps(), {{"times", 3000}, {"cols", 256}}), Names{"cols"});
   EXPECT_EQ(sizes_of_short_rows(channel_taps(), {{"times", 100}, {"cols", 256}}), (Names{"cols", "times"}));

@@ -4,6 +4,7 @@
 
 #include "codegen/tile/tile_program.h"
 #include "support/nests/tensor_nests.h"
+#include "support/nests/window_of_distances.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -133,6 +134,12 @@ TEST(MaskedPlaces, AreThoseBesideZerosThatTheDefinitionStores) {
           .statement("sum[i, p] : 0 <= i < N and 0 <= p < 3", "o[i]", {"pad[i + p]", "w[p]"}, read(0) * read(1), ReductionOp::add)
           .build();
   EXPECT_THAT(MaskedFactors(stored).at({{"N", 5}}).at("w"), ElementsAre(0, 2)) << "the middle one meets no zeros";
+}
+
+/// The definition meets no zeros: kernels do, where distances from a row are places.
+TEST(MaskedPlaces, DistancesArePlacesToKernels) {
+  EXPECT_THAT(MaskedFactors(window_of_distances()).at({{"N", 3}}).at("v"), ElementsAre(3, 4, 5, 6, 7, 8))
+      << "not row 0, which all see";
 }
 
 TEST(MaskedPlaces, RulesNameTheFactorsThatTheyLeaveOut) {

@@ -13,6 +13,7 @@
 #include <isl/set.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cmath>
 #include <limits>
@@ -602,6 +603,25 @@ TEST(Oracle, ResultsNearTheLargestNumbersMayOverflow) {
   limit_bounds(samples, nest, true);
   EXPECT_LT(samples[0].bound, 1);
   EXPECT_LT(samples[1].bound, 1) << "bounds of recurrences grow without what they bound";
+}
+
+/// Rules make reductions of what is added term by term: nothing is promised where another order of three terms overflows. Two have one order.
+TEST(Oracle, SumsOfThreeTermsMayBeTakenInAnyOrder) {
+  using samples::read, samples::operator+;
+  const auto bound_of = [](const std::array<float, 4>& terms, const ScalarExpr& sum) {
+    samples::NestBuilder builder("terms", {{"N", 1}});
+    builder.tensor("x", TensorRole::input, {"4"}).tensor("y", TensorRole::output, {"N"});
+    const Nest nest = builder.statement("y[i] : 0 <= i < N", "y[i]", {"x[0]", "x[1]", "x[2]", "x[3]"}, sum).build();
+    HostTensors inputs = make_inputs(nest, {{"N", 1}}, 1);
+    for (std::size_t k = 0; k < terms.size(); ++k) inputs.at("x").set(k, terms[k]);
+    Reference reference(nest, {{"N", 1}}, {}, inputs);
+    reference.evaluate_all(1e3);
+    return reference.bounded_value("y", 0, 1e3)->bound;
+  };
+  const ScalarExpr four = read(0) + read(1) + read(2) + read(3);
+  EXPECT_EQ(bound_of({0x1p126F, -0x1p126F, 0x1p126F, 0x1p126F}, four), kInfinite) << "the last two, and the first of them";
+  EXPECT_LT(bound_of({0x1p124F, -0x1p124F, 0x1p124F, 0x1p124F}, four), 1e32);
+  EXPECT_LT(bound_of({0x1p127F, -0x1p127F, 1, 1}, read(0) + read(1)), 1);
 }
 
 TEST(Oracle, AProblemTooExpensiveToCheckIsRefused) {

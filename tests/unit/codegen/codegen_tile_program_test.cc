@@ -10,6 +10,7 @@
 
 #include <array>
 #include <cmath>
+#include <functional>
 #include <random>
 
 namespace nestor {
@@ -182,6 +183,40 @@ TEST(TileProgram, FixedSizesBecomeConstants) {
   EXPECT_EQ(program.fixed_sizes.at("K"), 7);
   EXPECT_EQ(buffer_of(program, "A").extents[1].as_constant(), 7);
   EXPECT_FALSE(is_valid_for(program.valid, {{"M", 1}, {"N", 2}, {"K", 8}}));
+}
+
+/// y[t] = the sum of x[t - k] over k < 4 with k <= t.
+Nest causal_sums() {
+  return samples::NestBuilder("causal_sums", {{"T", 40}})
+      .context("T >= 1")
+      .tensor("x", TensorRole::input, {"T"})
+      .tensor("y", TensorRole::output, {"T"})
+      .statement("init[t] : 0 <= t < T", "y[t]", {}, ScalarExpr::constant(0.0))
+      .statement("y[t, k] : 0 <= t < T and 0 <= k < 4 and k <= t", "y[t]", {"x[t - k]"}, samples::read(0), ReductionOp::add)
+      .build();
+}
+
+TEST(TileProgram, LoopsOfFewTermsThatShortSizesAloneCutHaveConstantBounds) {
+  const Schedule schedule(causal_sums());
+  const TileProgram program = build_tile_program(schedule);
+  std::vector<OpDim> reduced;
+  const std::function<void(const TileTree&)> visit = [&](const TileTree& node) {
+    for (const OpDim& dim : node->op.dims) {
+      if (node->kind == TileNode::Kind::op && dim.reduced) reduced.push_back(dim);
+    }
+    for (const TileTree& child : node->children) visit(child);
+  };
+  visit(program.root);
+  ASSERT_EQ(reduced.size(), 1U);
+  EXPECT_EQ(reduced[0].lower.as_constant(), 0);
+  EXPECT_EQ(reduced[0].upper.as_constant(), 4);
+  for (const std::int64_t length : {2, 9}) {
+    ArgumentValues memory{{"x", std::vector<double>(static_cast<std::size_t>(length), 1.0)},
+                          {"y", std::vector<double>(static_cast<std::size_t>(length))}};
+    interpret(program, {{"T", length}}, {}, memory);
+    for (std::int64_t t = 0; t < length; ++t)
+      EXPECT_EQ(memory["y"][static_cast<std::size_t>(t)], std::min<std::int64_t>(t + 1, 4));
+  }
 }
 
 }  // namespace

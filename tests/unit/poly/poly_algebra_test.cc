@@ -67,7 +67,8 @@ TEST(Algebra, RulesCarryTheirProofAndRounding) {
                  "round_operand", "separate_sums", "nest_products", "nest_sums", "factor_exponential", "integer_product",
                  "bf16x6", "bf16x3", "join_dims", "repeat_elements", "row_reduction", "gather_rows", "join_short_rows",
                  "forward_pieces", "nest_operands", "log_quotient", "split_dims", "finite_masks", "nest_extrema",
-                 "prefix_reduction", "reroll_sums", "reroll_terms", "chain_order", "leave_out", "early_definitions"));
+                 "prefix_reduction", "reroll_sums", "reroll_terms", "chain_order", "leave_out", "early_definitions",
+                 "unskew_dims"));
 }
 
 TEST(Algebra, ReciprocalMakesAQuotientByARowsValueAProduct) {

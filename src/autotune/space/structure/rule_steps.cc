@@ -249,17 +249,6 @@ std::vector<Step> with_threshold(std::vector<Step> steps, const std::set<std::st
   return steps;
 }
 
-Nest with_rule_everywhere(const std::string& name, const Nest& nest) {
-  const Rule& everywhere = rule(name);
-  Nest result = nest;
-  for (std::size_t k = 0; k < nest.statements.size(); ++k) {
-    const std::vector<RuleMatch> matches = everywhere.find(result);
-    if (matches.empty()) break;
-    result = everywhere.apply(result, matches.front().target).nest;
-  }
-  return result;
-}
-
 bool enabled_by_default(const std::string& rule) {
   return rule != kSplittingRule && rule != kRecomputingRule && rule != kAgainRule && rule != kAcrossRule &&
          !is_for_products(rule);

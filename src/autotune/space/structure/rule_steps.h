@@ -107,9 +107,6 @@ std::set<std::string> leads_that_may_stay_behind(const Nest& nest, const std::ve
 /// The steps with rule online leaving the extrema of `leads` behind by so many doublings of terms.
 std::vector<Step> with_threshold(std::vector<Step> steps, const std::set<std::string>& leads, int doublings);
 
-/// The nest after the rule at every place, those that its own applications make included, up to one for each statement.
-Nest with_rule_everywhere(const std::string& rule, const Nest& nest);
-
 /// True for rules that pay off almost everywhere; others (those that add work for more parallelism) start disabled.
 bool enabled_by_default(const std::string& rule);
 

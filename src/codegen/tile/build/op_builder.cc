@@ -219,6 +219,31 @@ bool has_many_conditions(const isl::map& points) {
   return constraints_in(with_few_constraints(all, conjunction_around(all))) > kFewConditions;
 }
 
+constexpr std::int64_t kFewTerms = 16;  ///< of a dim: a filter's taps
+
+/// An interval of few values of a reduced dim that short sizes alone cut, whatever the sizes: loops of so many passes can be written out.
+/// Nothing for other dims. `values`: { [outer] -> [x] }.
+std::optional<Interval> uncut(const StatementPlan& statement, unsigned dim, const Interval& cut, const isl::map& values,
+                              const DimNames& outer) {
+  const bool fixed = cut.lower.as_constant() && cut.upper.as_constant();
+  if (fixed || !statement.statement->reduction || cut.max_extent.value_or(kFewTerms + 1) > kFewTerms) return std::nullopt;
+  if (std::any_of(outer.inputs.begin(), outer.inputs.end(),
+                  [&](const std::string& name) { return cut.lower.uses(name) || cut.upper.uses(name); }))
+    return std::nullopt;
+  const auto at = static_cast<unsigned>(statement.outer.size()) + dim;
+  for (const isl::pw_aff& index : computed_indices(statement, statement.statement->write)) {
+    if (isl_pw_aff_involves_dims(index.get(), isl_dim_in, at, 1) != isl_bool_false) return std::nullopt;
+  }
+  const isl::set all = at_sizes(values.range(), {});
+  if (all.is_empty() || !isl_set_dim_is_bounded(all.get(), isl_dim_set, 0)) return std::nullopt;
+  const auto [low, high] = dim_range(all, 0);
+  if (high - low + 1 != *cut.max_extent) return std::nullopt;
+  isl_map* filled = isl_map_universe(isl_map_get_space(values.get()));
+  filled = isl_map_lower_bound_si(filled, isl_dim_out, 0, static_cast<int>(low));
+  const isl::map written = isl::manage(isl_map_upper_bound_si(filled, isl_dim_out, 0, static_cast<int>(high)));
+  return Interval{IntExpr(low), IntExpr(high + 1), cut.max_extent, written.intersect_domain(values.domain()), written};
+}
+
 /// What holds of all points, without what holds of their outer loops.
 isl::map common_bounds(const isl::map& points) {
   const isl::set outer = isl::manage(isl_set_from_basic_set(isl_set_simple_hull(points.domain().release())));
@@ -235,17 +260,27 @@ OpBox make_box(const ProgramPlan& plan, const StatementPlan& statement, const is
   box.parts = plan.tensor_cores && has_many_conditions(box.points);
   const isl::map around = box.parts ? common_bounds(box.points) : box.points;
   const unsigned inner = static_cast<unsigned>(statement.inner.size());
-  isl_map* hull = isl_map_from_domain_and_range(outer.copy(), isl_set_universe(isl_space_set_alloc(isl_context().get(), 0, 0)));
+  const DimNames names = statement.outer_dim_names(plan);
   const auto values = [&](const isl::map& points, unsigned k) {
     isl_map* single = isl_map_project_out(points.copy(), isl_dim_out, k + 1, inner - k - 1);
     return isl::manage(isl_map_project_out(single, isl_dim_out, 0, k));
   };
-  for (unsigned k = 0; k < inner; ++k) {
-    box.dims.push_back(bounds_of(values(around, k), outer, statement.outer_dim_names(plan), values(statement.points, k)));
-    hull = isl_map_flat_range_product(hull, box.dims.back().filled.copy());
+  const auto fill_up = [&] {
+    isl_map* hull = isl_map_from_domain_and_range(outer.copy(), isl_set_universe(isl_space_set_alloc(isl_context().get(), 0, 0)));
+    for (const Interval& dim : box.dims) hull = isl_map_flat_range_product(hull, dim.filled.copy());
+    box.hull = isl::manage(hull);
+    box.exact = inner == 0 || box.hull.is_subset(box.points);
+  };
+  for (unsigned k = 0; k < inner; ++k)
+    box.dims.push_back(bounds_of(values(around, k), outer, names, values(statement.points, k)));
+  fill_up();
+  bool wider = false;
+  for (unsigned k = 0; !box.exact && !plan.tensor_cores && k < inner; ++k) {
+    const auto whole = uncut(statement, k, box.dims[k], values(box.points, k), names);
+    wider = wider || whole;
+    if (whole) box.dims[k] = *whole;
   }
-  box.hull = isl::manage(hull);
-  box.exact = inner == 0 || box.hull.is_subset(box.points);
+  if (wider) fill_up();
   return box;
 }
 

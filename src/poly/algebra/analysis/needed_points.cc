@@ -4,6 +4,9 @@
 #include <isl/map.h>
 #include <isl/set.h>
 
+#include <algorithm>
+#include <string>
+
 #include "poly/algebra/values/condition.h"
 #include "poly/algebra/values/nest_edit.h"
 #include "poly/nest/nest_sets.h"
@@ -18,6 +21,24 @@ isl::set needed(const Nest& nest, const Tensor& tensor) {
     for (const Access& read : reader.reads) {
       if (read.tensor == tensor.name) elements = elements.unite(read.relation.intersect_domain(domain_in(nest, reader)).range());
     }
+  }
+  return elements.coalesce();
+}
+
+/// Elements that later statements write anew before anything reads the tensor again: what the statement at `position` leaves there is lost.
+isl::set written_again(const Nest& nest, std::size_t position) {
+  const Statement& first = nest.statements[position];
+  const std::string& tensor = first.write.tensor;
+  const auto reads_it = [&](const Statement& statement) {
+    return std::any_of(statement.reads.begin(), statement.reads.end(), [&](const Access& read) { return read.tensor == tensor; });
+  };
+  isl::set elements = isl::set::empty(tensor_box(nest.tensor(tensor)).space());
+  if (!alone_in_group(nest, first.name) || reads_it(first)) return elements;
+  for (std::size_t k = position + 1; k < nest.statements.size() && !reads_it(nest.statements[k]); ++k) {
+    const Statement& later = nest.statements[k];
+    if (later.write.tensor != tensor) continue;
+    if (later.reduction || !alone_in_group(nest, later.name)) break;
+    elements = elements.unite(later.write.relation.intersect_domain(domain_in(nest, later)).range());
   }
   return elements.coalesce();
 }
@@ -52,7 +73,8 @@ void shrink_to_need(Nest& nest) {
     const Tensor& tensor = nest.tensor(statement.write.tensor);
     if (tensor.role != TensorRole::temporary) continue;
     const isl::set domain = domain_in(nest, statement);
-    const isl::set used = statement.write.relation.intersect_range(needed(nest, tensor)).domain().intersect(domain);
+    const isl::set kept = needed(nest, tensor).subtract(written_again(nest, k));
+    const isl::set used = statement.write.relation.intersect_range(kept).domain().intersect(domain);
     if (!domain.is_subset(used)) narrow(nest, statement, statement.domain.intersect(used));
   }
 }

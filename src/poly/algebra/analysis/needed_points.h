@@ -8,7 +8,7 @@ namespace nestor {
 /// Sets the statement's domain, in a form as simple as the sizes' context allows.
 void narrow(const Nest& nest, Statement& statement, const isl::set& domain);
 
-/// Backward bounds: no temporary is computed where nobody reads it. Readers come after writers, so one sweep from the end suffices
+/// Backward bounds: no temporary is computed where nobody reads it, or where it is written anew before. Readers come after writers, so one sweep from the end suffices
 /// for nests without cycles between tensors; with cycles the result is still right, only larger than it could be.
 void shrink_to_need(Nest& nest);
 

@@ -18,9 +18,9 @@
 #include <optional>
 #include <set>
 
-#include "poly/algebra/layout/added_sums.h"
 #include "poly/algebra/operands/half_products.h"
 #include "poly/algebra/operands/whole_dims.h"
+#include "poly/algebra/rolled/added_sums.h"
 #include "poly/algebra/rules/rule_list.h"
 #include "poly/algebra/values/nest_edit.h"
 #include "poly/isl/isl_tools.h"

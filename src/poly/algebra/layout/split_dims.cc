@@ -64,15 +64,6 @@ std::set<std::pair<int, std::int64_t>> quotients_in(const Statement& statement) 
   return found;
 }
 
-/// Are two factors of the sum rows and columns of a product of matrices?
-bool multiplies_rows_by_columns(const Nest& nest, const Statement& sum) {
-  std::vector<std::pair<std::size_t, std::size_t>> pairs = wide_and_half(nest, sum);
-  if (const auto same = products_of_one_width(sum)) pairs.push_back(*same);
-  return std::any_of(pairs.begin(), pairs.end(), [&](const auto& pair) {
-    return follows_own_dim(sum, pair.first, pair.second) && follows_own_dim(sum, pair.second, pair.first);
-  });
-}
-
 std::optional<Statement> split_statement(const Nest& nest, const Statement& statement, const SplitDim& split) {
   std::optional<Statement> result = with_split_dim(nest, statement, split);
   if (!result) return result;

@@ -69,6 +69,14 @@ bool follows_own_dim(const Statement& sum, std::size_t operand, std::size_t othe
   return false;
 }
 
+bool multiplies_rows_by_columns(const Nest& nest, const Statement& sum) {
+  std::vector<std::pair<std::size_t, std::size_t>> pairs = wide_and_half(nest, sum);
+  if (const auto same = products_of_one_width(sum)) pairs.push_back(*same);
+  return std::any_of(pairs.begin(), pairs.end(), [&](const auto& pair) {
+    return follows_own_dim(sum, pair.first, pair.second) && follows_own_dim(sum, pair.second, pair.first);
+  });
+}
+
 std::vector<std::set<int>> dims_of_indices(const Statement& statement, const Access& access) {
   std::vector<std::set<int>> result;
   // Bounds that the domain has are no part of where an element lies.

@@ -28,6 +28,9 @@ std::vector<std::pair<std::size_t, std::size_t>> wide_and_half(const Nest& nest,
 /// Does the operand follow a dim of the result that the other one does not?
 bool follows_own_dim(const Statement& sum, std::size_t operand, std::size_t other);
 
+/// Are two factors of the sum rows and columns of a product of matrices?
+bool multiplies_rows_by_columns(const Nest& nest, const Statement& sum);
+
 /// Dims that each index of an access follows.
 std::vector<std::set<int>> dims_of_indices(const Statement& statement, const Access& access);
 

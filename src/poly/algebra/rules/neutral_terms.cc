@@ -3,7 +3,8 @@
 // Pattern    a reduction r (+)= t where t is the neutral element on a part of the domain: because of a select with an affine
 //            condition, in t itself or in elementwise statements that t reads (select(c, x, -inf) under max; exp(-inf) = 0 under a sum).
 // Rewrite    that part leaves the reduction's domain; domains of statements that only computed temporaries for it shrink to what is
-//            still read (backward bounds); selects that are decided on the smaller domain are replaced by their branch.
+//            still read before it is written anew (backward bounds); selects that are decided on the smaller domain are replaced by their branch. Where
+//            definitions are left out, what is left is simplified.
 // Conditions the part is described by affine conditions that do not wrap around. What stands beside a known constant leaves it as it is:
 //            -inf + x needs an x that is neither +inf nor NaN, 0 / x one that is neither 0 nor NaN, by its range. Where x is a row's
 //            extremum or sum, and may be infinite or NaN, another term of the row must remain, and be NaN then too; rows that would lose
@@ -172,6 +173,9 @@ RuleResult apply(const Nest& nest, const std::vector<std::string>& target) {
                 "no reduction has terms that are its neutral element on a part of its domain with affine bounds" +
                     (why.empty() ? "" : ": " + why));
   }
+  // A temporary with one definition left may be computed where it is read.
+  const bool fewer = result.statements.size() < nest.statements.size();
+  if (fewer && !simplify_rule().find(result).empty()) result = simplify_rule().apply(result, {}).nest;
   return {std::move(result), {}, false};
 }
 

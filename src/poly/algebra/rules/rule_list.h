@@ -22,6 +22,7 @@ const Rule& leave_out_rule();
 const Rule& early_definitions_rule();
 const Rule& reroll_sums_rule();
 const Rule& reroll_terms_rule();
+const Rule& unskew_dims_rule();
 const Rule& exp2_scale_rule();
 const Rule& simplify_rule();
 const Rule& log_quotient_rule();

@@ -15,8 +15,8 @@
 #include <optional>
 #include <set>
 
-#include "poly/algebra/layout/added_sums.h"
-#include "poly/algebra/layout/rolled_sums.h"
+#include "poly/algebra/rolled/added_sums.h"
+#include "poly/algebra/rolled/rolled_sums.h"
 #include "poly/algebra/rules/rule_list.h"
 #include "poly/algebra/values/nest_edit.h"
 

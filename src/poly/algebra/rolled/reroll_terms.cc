@@ -15,9 +15,9 @@
 #include <numeric>
 #include <optional>
 
-#include "poly/algebra/layout/added_sums.h"
-#include "poly/algebra/layout/rolled_sums.h"
 #include "poly/algebra/operands/zero_parts.h"
+#include "poly/algebra/rolled/added_sums.h"
+#include "poly/algebra/rolled/rolled_sums.h"
 #include "poly/algebra/rules/rule_list.h"
 #include "poly/algebra/values/builders.h"
 #include "poly/algebra/values/condition.h"

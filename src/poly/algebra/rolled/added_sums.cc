@@ -1,5 +1,5 @@
 // Sums that are added together wherever they are read.
-#include "poly/algebra/layout/added_sums.h"
+#include "poly/algebra/rolled/added_sums.h"
 
 #include <isl/map.h>
 

@@ -1,5 +1,5 @@
 // Boxes of constants, and sums over their points.
-#include "poly/algebra/layout/rolled_sums.h"
+#include "poly/algebra/rolled/rolled_sums.h"
 
 #include <isl/aff.h>
 #include <isl/map.h>
