@@ -10,22 +10,26 @@
 namespace nestor {
 
 const std::vector<Rule>& rules() {
-  static const std::vector<Rule> all{
-      simplify_rule(),        log_quotient_rule(),    prefix_reduction_rule(),   reroll_sums_rule(),
-      reroll_terms_rule(),    forward_pieces_rule(),  skip_neutral_rule(),       start_extremum_rule(),
-      neutral_terms_rule(),   keep_result_rule(),     slice_product_rule(),      split_dims_rule(),
-      join_dims_rule(),       split_terms_rule(),     nest_operands_rule(),      chain_order_rule(),
-      nest_sums_rule(),       nest_extrema_rule(),    expand_squares_rule(),     factor_exponential_rule(),
-      integer_product_rule(), nest_products_rule(),   recompute_rule(),          defer_factor_rule(),
-      finite_masks_rule(),    exp2_scale_rule(),      factor_extremum_rule(),    fixed_extremum_rule(),
-      online_rule(),          moments_rule(),         reassociate_rule(),        row_reduction_rule(),
-      split_reduction_rule(), reciprocal_rule(),      materialize_factor_rule(), late_definitions_rule(),
-      skip_zeros_rule(),      repeat_elements_rule(), narrow_copies_rule(),      round_operand_rule(),
-      zero_terms_rule(),      terms_last_rule(),      columns_last_rule(),       gather_terms_rule(),
-      batch_first_rule(),     repeat_product_rule(),  join_rows_rule(),          join_short_rows_rule(),
-      join_results_rule(),    join_sums_rule(),       keep_sums_rule(),          copy_rows_rule(),
-      gather_rows_rule(),     product_across_rule(),  product_again_rule(),      separate_sums_rule(),
-      bf16x6_rule(),          bf16x3_rule()};
+  static const std::vector<Rule> all{simplify_rule(),         log_quotient_rule(),   prefix_reduction_rule(),
+                                     reroll_sums_rule(),      reroll_terms_rule(),   forward_pieces_rule(),
+                                     skip_neutral_rule(),     start_extremum_rule(), neutral_terms_rule(),
+                                     local_extremum_rule(),   keep_result_rule(),    slice_product_rule(),
+                                     split_dims_rule(),       join_dims_rule(),      split_terms_rule(),
+                                     nest_operands_rule(),    chain_order_rule(),    nest_sums_rule(),
+                                     nest_extrema_rule(),     expand_squares_rule(), factor_exponential_rule(),
+                                     integer_product_rule(),  nest_products_rule(),  recompute_rule(),
+                                     defer_factor_rule(),     finite_masks_rule(),   exp2_scale_rule(),
+                                     factor_extremum_rule(),  fixed_extremum_rule(), online_rule(),
+                                     moments_rule(),          reassociate_rule(),    row_reduction_rule(),
+                                     split_reduction_rule(),  reciprocal_rule(),     materialize_factor_rule(),
+                                     late_definitions_rule(), skip_zeros_rule(),     repeat_elements_rule(),
+                                     narrow_copies_rule(),    round_operand_rule(),  zero_terms_rule(),
+                                     terms_last_rule(),       columns_last_rule(),   gather_terms_rule(),
+                                     batch_first_rule(),      repeat_product_rule(), join_rows_rule(),
+                                     join_short_rows_rule(),  join_results_rule(),   join_sums_rule(),
+                                     keep_sums_rule(),        copy_rows_rule(),      gather_rows_rule(),
+                                     product_across_rule(),   product_again_rule(),  separate_sums_rule(),
+                                     bf16x6_rule(),           bf16x3_rule()};
   return all;
 }
 

@@ -17,6 +17,7 @@ const Rule& neutral_terms_rule();
 const Rule& finite_masks_rule();
 const Rule& skip_neutral_rule();
 const Rule& start_extremum_rule();
+const Rule& local_extremum_rule();
 const Rule& prefix_reduction_rule();
 const Rule& reroll_sums_rule();
 const Rule& reroll_terms_rule();
