@@ -5,6 +5,7 @@
 #include "autotune/space/structure/group_steps.h"
 #include "autotune/space/structure/product_chains.h"
 #include "autotune/space/structure/try_steps.h"
+#include "codegen/tile/contraction.h"
 #include "support/error.h"
 
 #include <algorithm>
@@ -14,6 +15,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 
 namespace nestor {
 namespace {
@@ -140,7 +142,7 @@ class GroupFinder {
       more.axes = common_axes(structure_, more.loop_groups, more.heaviest);
       more.at_front = true;
       const bool alike = more.axes.size() == group.axes.size() && run.axes.size() == group.axes.size();
-      if (alike && reduces(group) && reduces(run) && reads_same_input(group, run) && legal(more)) {
+      if (alike && reduces(group) && reduces(run) && reads_same_input(group, run) && share_tiles(more) && legal(more)) {
         group = std::move(more);
         std::fill(taken_.begin() + place, taken_.begin() + end, true);
         join_waiting(group, place, end, alone);
@@ -271,7 +273,7 @@ class GroupFinder {
     }
     if (fusion_ == Fusion::rows && keeps_rows(first, next, after)) return true;
     if (fusion_ == Fusion::products) return after.size() == before.size() || keeps_tiles(first, next, after);
-    if (alike_ && group_of(next, next + 1).axes.size() != after.size()) return false;
+    if (alike_ && (group_of(next, next + 1).axes.size() != after.size() || !share_tiles(group_of(first, next + 1)))) return false;
     if (fusion_ == Fusion::careful && reads_table(first, next, after)) return false;
     if (begins_other_rows(first, next)) return false;
     return !after.empty() && (fusion_ == Fusion::maximal || after.size() == before.size());
@@ -346,6 +348,41 @@ class GroupFinder {
     const std::vector<int>& own =
         structure_.loop_groups[static_cast<std::size_t>(loop_groups_[static_cast<std::size_t>(next)])].axes;
     return std::any_of(own.begin(), own.end(), [&](int axis) { return later.contains(axis) && !known.contains(axis); });
+  }
+
+  /// Pairs of common axes of which one operand of a product lacks the first and the other one the second: what tiles of it may have as sides.
+  std::set<std::pair<int, int>> sides_of_tiles(int loop_group, const Statement& product, const std::vector<int>& common) const {
+    const LoopGroup& own = structure_.loop_groups[static_cast<std::size_t>(loop_group)];
+    const auto operands = unscaled_contraction_of(product);
+    std::set<std::pair<int, int>> sides;
+    const auto lacks = [&](int ordinal, int axis) {
+      const std::vector<int> axes = followed_axes(own, product.reads[static_cast<std::size_t>(ordinal)]);
+      return std::find(axes.begin(), axes.end(), axis) == axes.end();
+    };
+    for (const int a : common) {
+      for (const int b : common) {
+        if (lacks(operands->a, a) && !lacks(operands->b, a) && lacks(operands->b, b) && !lacks(operands->a, b))
+          sides.insert(std::minmax(a, b));
+      }
+    }
+    return sides;
+  }
+
+  /// Can all products of the group, where these have tiles along common axes, have tiles of the same sides? Products whose results have
+  /// their axes in several orders cannot: one operand would be read anew for each element.
+  bool share_tiles(const FusionGroup& group) const {
+    std::optional<std::set<std::pair<int, int>>> shared;
+    for (const int u : group.loop_groups) {
+      for (const std::string& name : structure_.loop_groups[static_cast<std::size_t>(u)].statements) {
+        const Statement& statement = base_.nest().statement(name);
+        if (!multiplies_matrices(statement)) continue;
+        std::set<std::pair<int, int>> sides = sides_of_tiles(u, statement, group.axes);
+        if (sides.empty()) return true;
+        if (shared) std::erase_if(sides, [&](const auto& each) { return !shared->contains(each); });
+        shared = std::move(sides);
+      }
+    }
+    return !shared || !shared->empty();
   }
 
   /// Has the run first .. next products, each with one of the common loops along results that one of its operands lacks?

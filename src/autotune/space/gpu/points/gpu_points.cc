@@ -96,14 +96,27 @@ void add_row_values(const GpuPointSource& source, const RuleChoice& choice, std:
 void add_product_values(const GpuPointSource& source, const RuleChoice& choice, std::vector<NamedValues>& points) {
   const RuleVariant& variant = source.variants.at(choice);
   const Nest& nest = source.variants.nest(variant);
-  std::vector<std::vector<NamedValues>> products;
+  std::vector<std::vector<NamedValues>> products;  // the main group's first
+  const FusionGroup* main = &source.variants.heaviest(variant, Fusion::alike);
   for (const FusionGroup& group : source.variants.fusion_groups(variant, Fusion::alike)) {
-    products.push_back(likely_product_tiles(nest, variant.structure, group, source.limits));
-    if (products.back().empty()) products.pop_back();
+    std::vector<NamedValues> tiles = likely_product_tiles(nest, variant.structure, group, source.limits);
+    if (!tiles.empty()) products.insert(&group == main ? products.begin() : products.end(), std::move(tiles));
   }
+  // Tiles with other long sides are chosen with their groups.
+  const auto has_other_sides = [&](const NamedValues& tiles, const NamedValues& other) {
+    const auto value = [](const NamedValues& values, const std::string& name) {
+      const auto found = values.find(name);
+      return found == values.end() ? 0 : found->second;
+    };
+    return std::any_of(variant.structure.axes.begin(), variant.structure.axes.end(), [&](const Axis& axis) {
+      const std::string tile = "tile." + axis.name;
+      return axis.extent >= nvptx::kWarpThreads && value(tiles, tile) == 1 && value(other, tile) > 1;
+    });
+  };
   for (std::size_t k = 0; products.size() > 1 && k < products.front().size(); ++k) {
     NamedValues tiles = products.front()[k];
     for (const std::vector<NamedValues>& other : products) {
+      if (has_other_sides(products.front()[k], other[std::min(k, other.size() - 1)])) continue;
       for (const auto& [name, value] : other[std::min(k, other.size() - 1)]) tiles[name] = std::max(tiles[name], value);
     }
     points.push_back(completed(source, choice, Fusion::alike, std::move(tiles)));
