@@ -350,18 +350,22 @@ class GroupFinder {
     return std::any_of(own.begin(), own.end(), [&](int axis) { return later.contains(axis) && !known.contains(axis); });
   }
 
-  /// Pairs of common axes of which one operand of a product lacks the first and the other one the second: what tiles of it may have as sides.
+  /// Pairs of long common axes of which one operand of a product lacks the first and the other one the second: what tiles of it may have as
+  /// sides.
   std::set<std::pair<int, int>> sides_of_tiles(int loop_group, const Statement& product, const std::vector<int>& common) const {
     const LoopGroup& own = structure_.loop_groups[static_cast<std::size_t>(loop_group)];
     const auto operands = unscaled_contraction_of(product);
+    constexpr std::int64_t kLong = 32;
     std::set<std::pair<int, int>> sides;
+    const auto is_long = [&](int axis) { return structure_.axes[static_cast<std::size_t>(axis)].extent >= kLong; };
     const auto lacks = [&](int ordinal, int axis) {
       const std::vector<int> axes = followed_axes(own, product.reads[static_cast<std::size_t>(ordinal)]);
       return std::find(axes.begin(), axes.end(), axis) == axes.end();
     };
     for (const int a : common) {
       for (const int b : common) {
-        if (lacks(operands->a, a) && !lacks(operands->b, a) && lacks(operands->b, b) && !lacks(operands->a, b))
+        if (is_long(a) && is_long(b) && lacks(operands->a, a) && !lacks(operands->b, a) && lacks(operands->b, b) &&
+            !lacks(operands->a, b))
           sides.insert(std::minmax(a, b));
       }
     }

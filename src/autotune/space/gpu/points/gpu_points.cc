@@ -96,23 +96,29 @@ void add_row_values(const GpuPointSource& source, const RuleChoice& choice, std:
 void add_product_values(const GpuPointSource& source, const RuleChoice& choice, std::vector<NamedValues>& points) {
   const RuleVariant& variant = source.variants.at(choice);
   const Nest& nest = source.variants.nest(variant);
-  std::vector<std::vector<NamedValues>> products;  // the main group's first
-  const FusionGroup* main = &source.variants.heaviest(variant, Fusion::alike);
+  std::vector<std::vector<NamedValues>> products;
+  std::size_t main = 0;
   for (const FusionGroup& group : source.variants.fusion_groups(variant, Fusion::alike)) {
-    std::vector<NamedValues> tiles = likely_product_tiles(nest, variant.structure, group, source.limits);
-    if (!tiles.empty()) products.insert(&group == main ? products.begin() : products.end(), std::move(tiles));
+    products.push_back(likely_product_tiles(nest, variant.structure, group, source.limits));
+    if (products.back().empty()) {
+      products.pop_back();
+    } else if (&group == &source.variants.heaviest(variant, Fusion::alike)) {
+      main = products.size() - 1;
+    }
   }
-  // Tiles with other long sides are chosen with their groups.
+  // Tiles with two other long sides are chosen with their groups.
   const auto has_other_sides = [&](const NamedValues& tiles, const NamedValues& other) {
-    const auto value = [](const NamedValues& values, const std::string& name) {
-      const auto found = values.find(name);
-      return found == values.end() ? 0 : found->second;
-    };
-    return std::any_of(variant.structure.axes.begin(), variant.structure.axes.end(), [&](const Axis& axis) {
-      const std::string tile = "tile." + axis.name;
-      return axis.extent >= nvptx::kWarpThreads && value(tiles, tile) == 1 && value(other, tile) > 1;
-    });
+    int sides = 0, others = 0;
+    for (const Axis& axis : variant.structure.axes) {
+      const auto own = tiles.find("tile." + axis.name), its = other.find("tile." + axis.name);
+      if (axis.extent < nvptx::kWarpThreads || own == tiles.end()) continue;
+      sides += own->second > 1 ? 1 : 0;
+      others += own->second == 1 && its != other.end() && its->second > 1 ? 1 : 0;
+    }
+    return sides > 1 && others > 0;
   };
+  if (!products.empty() && has_other_sides(products.front().front(), products[main].front()))
+    std::swap(products.front(), products[main]);
   for (std::size_t k = 0; products.size() > 1 && k < products.front().size(); ++k) {
     NamedValues tiles = products.front()[k];
     for (const std::vector<NamedValues>& other : products) {
