@@ -21,6 +21,7 @@
 #include "support/nests/prefix_nests.h"
 #include "support/nests/sample_nests.h"
 #include "support/nests/scored_rows.h"
+#include "support/nests/two_sources.h"
 #include "support/nests/unrolled_sums.h"
 #include "support/nests/window_of_distances.h"
 
@@ -47,6 +48,8 @@ const std::vector<Nest>& nests() {
       samples::inlined_softmax_sum(),
       samples::inlined_softmax_sum(0.5),
       samples::softmax(),
+      samples::softmax_over_two(),
+      samples::softmax_over_two({.infinite = false}),
       samples::nearest_points(),
       samples::normalised_attention(),
       samples::late_division_norm(),

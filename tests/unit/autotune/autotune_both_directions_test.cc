@@ -1,5 +1,5 @@
-// Scores that are summed up along rows and along columns, as on attention's way back, and gates of pairs beside scores: kernels on tensor
-// cores alone, and nothing of all pairs in memory.
+// Scores that are summed up along rows and along columns, as on attention's way back, gates of pairs beside scores, and softmaxes that are mixed:
+// kernels on tensor cores alone, and nothing of all pairs in memory.
 #include "codegen/gpu/kernel_plans.h"
 #include "support/nests/half_values.h"
 #include "support/nests/tensor_nests.h"
@@ -83,6 +83,35 @@ Nest gated_scores() {
   return builder.build();
 }
 
+/// out = sum over m of g[t, m] exp(s - top) / total, with s = x[m] w' and top and total of its rows: two softmaxes, mixed column by column.
+Nest mixture_of_softmaxes() {
+  const std::string part = "0 <= m < 2", row = part + " and 0 <= t < T", score = row + " and 0 <= v < V",
+                    cell = "0 <= t < T and 0 <= v < V";
+  return NestBuilder("mixture", {{"T", 1024}, {"V", 4096}})
+      .tensor("x", TensorRole::input, {"2", "T", "64"}, kHalf)
+      .tensor("w", TensorRole::input, {"V", "64"}, kHalf)
+      .tensor("g", TensorRole::input, {"T", "2"})
+      .tensor("s", TensorRole::temporary, {"2", "T", "V"})
+      .tensor("top", TensorRole::temporary, {"2", "T"})
+      .tensor("total", TensorRole::temporary, {"2", "T"})
+      .tensor("mixed", TensorRole::temporary, {"T", "V"})
+      .tensor("out", TensorRole::output, {"T", "V"}, kHalf)
+      .statement("s_init[m, t, v] : " + score, "s[m, t, v]", {}, number(0))
+      .statement("s[m, t, v, e] : " + score + kTerms, "s[m, t, v]", {"x[m, t, e]", "w[v, e]"}, wide(0) * wide(1),
+                 ReductionOp::add)
+      .statement("top_init[m, t] : " + row, "top[m, t]", {}, number(-infinity()))
+      .statement("top[m, t, v] : " + score, "top[m, t]", {"s[m, t, v]"}, read(0), ReductionOp::max)
+      .statement("total_init[m, t] : " + row, "total[m, t]", {}, number(0))
+      .statement("total[m, t, v] : " + score, "total[m, t]", {"s[m, t, v]", "top[m, t]"}, power(read(0) - read(1)),
+                 ReductionOp::add)
+      .statement("mixed_init[t, v] : " + cell, "mixed[t, v]", {}, number(0))
+      .statement("mixed[t, v, m] : " + cell + " and " + part, "mixed[t, v]",
+                 {"g[t, m]", "s[m, t, v]", "top[m, t]", "total[m, t]"}, read(0) * power(read(1) - read(2)) / read(3),
+                 ReductionOp::add)
+      .statement("out[t, v] : " + cell, "out[t, v]", {"mixed[t, v]"}, ScalarExpr::cast(kHalf, read(0)))
+      .build();
+}
+
 struct Kernels {
   int products = 0, others = 0;
 };
@@ -116,6 +145,15 @@ TEST(BothDirections, GatesOfPairsStayBesideTheScores) {
   EXPECT_EQ(kernels.others, 1) << "the running sums alone, which rows and columns read";
   for (const std::int64_t tokens : {1, 70, 129})
     EXPECT_EQ(problem.difference(problem.space->defaults().front(), {{"B", 2}, {"T", tokens}}, 4e-3), "") << tokens;
+}
+
+TEST(BothDirections, MixedSoftmaxesHaveTheirScoresInTilesTwice) {
+  SearchedProblem problem(mixture_of_softmaxes(), {});
+  const Kernels kernels = first_kernels(problem);
+  EXPECT_EQ(kernels.products, 2) << "for maxima and sums of each, and for the mixture, which has both scores at once";
+  EXPECT_EQ(kernels.others, 1) << "what combines the parts of rows";
+  for (const Sizes& sizes : {Sizes{{"T", 70}, {"V", 304}}, Sizes{{"T", 1}, {"V", 8}}})
+    EXPECT_EQ(problem.difference(problem.space->defaults().front(), sizes, 4e-3), "");
 }
 
 }  // namespace

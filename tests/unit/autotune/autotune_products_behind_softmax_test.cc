@@ -1,9 +1,10 @@
-// Products whose operands come from a softmax: gradients of a cross entropy, and scores of features that are two softmaxes side by side. The
+// Products whose operands come from a softmax: gradients of a cross entropy, scores of features that are two softmaxes side by side, and a softmax
+// over two sources. The
 // first guess has them on tensor cores, each in a kernel that fits.
 #include "autotune/space/gpu/tensor_fusion.h"
 #include "autotune/space/structure/rule_steps.h"
 #include "support/nests/half_values.h"
-#include "support/nests/tensor_nests.h"
+#include "support/nests/two_sources.h"
 #include "unit/autotune/searched_problem.h"
 
 #include <gtest/gtest.h>
@@ -116,6 +117,21 @@ TEST(ProductsBehindSoftmax, FeaturesAlongTwoDimsAreTermsOfOneProduct) {
     EXPECT_EQ(applications(candidate.steps, "gather_terms"), 1);
     for (const Sizes& sizes : {Sizes{{"I", 130}, {"J", 130}}, Sizes{{"I", 3}, {"J", 3}}})
       EXPECT_EQ(problem.difference(first, sizes, kTolerance), "");
+  }
+}
+
+TEST(ProductsBehindSoftmax, EachOfTwoSourcesHasAnOnlineSoftmaxOnTensorCores) {
+  for (const bool causal : {false, true}) {
+    SearchedProblem problem(attention_to_two(causal), {});
+    const Point first = problem.space->defaults().front();
+    const Candidate candidate = problem.space->candidate(first);
+    ASSERT_EQ(candidate.infeasible, "");
+    EXPECT_EQ(applications(candidate.steps, "local_extremum"), 1);
+    EXPECT_EQ(applications(candidate.steps, "online"), 2);
+    EXPECT_EQ(kernels_on_tensor_cores(candidate.steps), 2);
+    for (const Sizes& sizes : {Sizes{{"C", 200}, {"N", 72}}, Sizes{{"C", 8}, {"N", 3}}})
+      EXPECT_EQ(problem.difference(first, sizes, kTolerance), "");
+    EXPECT_EQ(problem.difference(problem.with({{"num_splits", 2}}), {{"C", 300}, {"N", 40}}, kTolerance), "");
   }
 }
 

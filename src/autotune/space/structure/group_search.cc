@@ -5,6 +5,7 @@
 #include "autotune/space/structure/group_steps.h"
 #include "autotune/space/structure/product_chains.h"
 #include "autotune/space/structure/try_steps.h"
+#include "codegen/tile/contraction.h"
 #include "support/error.h"
 
 #include <algorithm>
@@ -14,6 +15,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 
 namespace nestor {
 namespace {
@@ -140,7 +142,7 @@ class GroupFinder {
       more.axes = common_axes(structure_, more.loop_groups, more.heaviest);
       more.at_front = true;
       const bool alike = more.axes.size() == group.axes.size() && run.axes.size() == group.axes.size();
-      if (alike && reduces(group) && reduces(run) && reads_same_input(group, run) && legal(more)) {
+      if (alike && reduces(group) && reduces(run) && reads_same_input(group, run) && share_tiles(more) && legal(more)) {
         group = std::move(more);
         std::fill(taken_.begin() + place, taken_.begin() + end, true);
         join_waiting(group, place, end, alone);
@@ -271,8 +273,9 @@ class GroupFinder {
     }
     if (fusion_ == Fusion::rows && keeps_rows(first, next, after)) return true;
     if (fusion_ == Fusion::products) return after.size() == before.size() || keeps_tiles(first, next, after);
-    if (alike_ && group_of(next, next + 1).axes.size() != after.size()) return false;
+    if (alike_ && (group_of(next, next + 1).axes.size() != after.size() || !share_tiles(group_of(first, next + 1)))) return false;
     if (fusion_ == Fusion::careful && reads_table(first, next, after)) return false;
+    if (begins_other_rows(first, next)) return false;
     return !after.empty() && (fusion_ == Fusion::maximal || after.size() == before.size());
   }
 
@@ -293,6 +296,97 @@ class GroupFinder {
       if (!reader.reduced[k] && !is_of_run(reader.axes[k])) return !common.empty();
     }
     return false;
+  }
+
+  /// Axes along which an extremum of rows is searched and products of matrices sum at the places first .. last - 1: rows whose terms are relative to it.
+  std::set<int> searched_and_summed(int first, int last) const {
+    std::set<int> searched, summed;
+    for (int place = first; place < last; ++place) {
+      if (taken_[static_cast<std::size_t>(place)]) continue;
+      const LoopGroup& loop_group =
+          structure_.loop_groups[static_cast<std::size_t>(loop_groups_[static_cast<std::size_t>(place)])];
+      for (const std::string& name : loop_group.statements) {
+        const Statement& statement = base_.nest().statement(name);
+        const bool extremum = statement.reduction == ReductionOp::max || statement.reduction == ReductionOp::min;
+        if (!extremum && !multiplies_matrices(statement)) continue;
+        for (std::size_t k = 0; k < loop_group.axes.size(); ++k) {
+          if (loop_group.reduced[k]) (extremum ? searched : summed).insert(loop_group.axes[k]);
+        }
+      }
+    }
+    std::erase_if(searched, [&](int axis) { return !summed.contains(axis); });
+    return searched;
+  }
+
+  /// Does something of the run first .. last - 1 combine parts?
+  bool combines_parts(int first, int last) const {
+    const std::vector<int> run = group_of(first, last).loop_groups;
+    return std::any_of(structure_.parts.begin(), structure_.parts.end(), [&](const PartAxis& part) {
+      return std::any_of(run.begin(), run.end(), [&](int u) {
+        const LoopGroup& loop_group = structure_.loop_groups[static_cast<std::size_t>(u)];
+        const int position = loop_group.position_of(part.axis);
+        return position >= 0 && loop_group.reduced[static_cast<std::size_t>(position)];
+      });
+    });
+  }
+
+  /// Do such rows with columns of their own begin at the place, behind others, or what combines their parts, whose results it does not need?
+  /// A kernel goes through the columns of one kind.
+  bool begins_other_rows(int first, int next) const {
+    if (!is_of_products(next) || (searched_and_summed(first, next).empty() && !combines_parts(first, next))) return false;
+    std::set<int> known;
+    std::set<std::string> computed;
+    for (const int u : group_of(first, next).loop_groups) {
+      const LoopGroup& loop_group = structure_.loop_groups[static_cast<std::size_t>(u)];
+      known.insert(loop_group.axes.begin(), loop_group.axes.end());
+      for (const std::string& name : loop_group.statements) computed.insert(base_.nest().statement(name).write.tensor);
+    }
+    const std::set<std::string> touched = tensors_of(next);
+    if (std::any_of(touched.begin(), touched.end(), [&](const std::string& tensor) { return computed.contains(tensor); }))
+      return false;
+    const std::set<int> later = searched_and_summed(next, static_cast<int>(loop_groups_.size()));
+    const std::vector<int>& own =
+        structure_.loop_groups[static_cast<std::size_t>(loop_groups_[static_cast<std::size_t>(next)])].axes;
+    return std::any_of(own.begin(), own.end(), [&](int axis) { return later.contains(axis) && !known.contains(axis); });
+  }
+
+  /// Pairs of long common axes of which one operand of a product lacks the first and the other one the second: what tiles of it may have as
+  /// sides.
+  std::set<std::pair<int, int>> sides_of_tiles(int loop_group, const Statement& product, const std::vector<int>& common) const {
+    const LoopGroup& own = structure_.loop_groups[static_cast<std::size_t>(loop_group)];
+    const auto operands = unscaled_contraction_of(product);
+    constexpr std::int64_t kLong = 32;
+    std::set<std::pair<int, int>> sides;
+    const auto is_long = [&](int axis) { return structure_.axes[static_cast<std::size_t>(axis)].extent >= kLong; };
+    const auto lacks = [&](int ordinal, int axis) {
+      const std::vector<int> axes = followed_axes(own, product.reads[static_cast<std::size_t>(ordinal)]);
+      return std::find(axes.begin(), axes.end(), axis) == axes.end();
+    };
+    for (const int a : common) {
+      for (const int b : common) {
+        if (is_long(a) && is_long(b) && lacks(operands->a, a) && !lacks(operands->b, a) && lacks(operands->b, b) &&
+            !lacks(operands->a, b))
+          sides.insert(std::minmax(a, b));
+      }
+    }
+    return sides;
+  }
+
+  /// Can all products of the group, where these have tiles along common axes, have tiles of the same sides? Products whose results have
+  /// their axes in several orders cannot: one operand would be read anew for each element.
+  bool share_tiles(const FusionGroup& group) const {
+    std::optional<std::set<std::pair<int, int>>> shared;
+    for (const int u : group.loop_groups) {
+      for (const std::string& name : structure_.loop_groups[static_cast<std::size_t>(u)].statements) {
+        const Statement& statement = base_.nest().statement(name);
+        if (!multiplies_matrices(statement)) continue;
+        std::set<std::pair<int, int>> sides = sides_of_tiles(u, statement, group.axes);
+        if (sides.empty()) return true;
+        if (shared) std::erase_if(sides, [&](const auto& each) { return !shared->contains(each); });
+        shared = std::move(sides);
+      }
+    }
+    return !shared || !shared->empty();
   }
 
   /// Has the run first .. next products, each with one of the common loops along results that one of its operands lacks?

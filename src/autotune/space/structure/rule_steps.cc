@@ -136,6 +136,13 @@ std::vector<std::string> matching_rules(BaseSchedules& schedules) {
                        (name == std::string_view(kMixedPartsRule) && !rule(name).find(nested_nest).empty());
     if (found) matching.insert(name);
   }
+  // Few sums of which some are reduced across are read by what mixes them alone, once the others are made twice.
+  if (matching.contains(kAcrossRule) && !matching.contains(kSeparatingRule)) {
+    std::set<std::string> twice = all;
+    twice.insert(kAcrossRule);
+    if (!rule(kSeparatingRule).find(schedules.after_rules(rule_steps(schedules, twice)).nest()).empty())
+      matching.insert(kSeparatingRule);
+  }
   // Parts are of neighbouring terms.
   std::set<std::string> orders = all;
   orders.insert(kOrderingRule);

@@ -42,6 +42,17 @@ std::optional<double> infinity_of(const Nest& nest, const OnlinePlan& plan) {
   return neutral_element(*nest.statement(plan.lead).reduction, ElementType::f32);
 }
 
+/// Does the expression's value come from the tensor in such a row, where what is known decides selects?
+bool comes_from(const KnownValues& row, const Statement& statement, const ScalarExpr& expr, const std::string& tensor) {
+  if (expr.op() == ScalarOp::read) return statement.reads.at(expr.ordinal()).tensor == tensor;
+  std::vector<ScalarExpr> sources = expr.args();
+  if (expr.op() == ScalarOp::select) {
+    if (const auto condition = row.of(statement, expr.args()[0])) sources = {expr.args()[*condition != 0 ? 1 : 2]};
+  }
+  return std::any_of(sources.begin(), sources.end(),
+                     [&](const ScalarExpr& source) { return comes_from(row, statement, source, tensor); });
+}
+
 /// Reads of followers' results by other statements, with the follower.
 struct Reading {
   const Statement* reader;
@@ -61,6 +72,10 @@ std::vector<Reading> readings(const Nest& nest, const OnlinePlan& plan) {
     }
   }
   return all;
+}
+
+bool matters(const KnownValues& row, const Reading& reading) {
+  return comes_from(row, *reading.reader, reading.reader->value, reading.follower->write.tensor);
 }
 
 /// The term beside the innermost value in f32 arithmetic that the result is a cast of. In a sum of products it is beside the factor that
@@ -91,7 +106,7 @@ bool infinite_rows_show(const Nest& nest, const OnlinePlan& plan, bool lead_stay
   }
   const KnownValues row = infinite_row(nest, plan, lead_stays ? infinity_of(nest, plan) : std::nullopt, 0, lead_stays);
   for (const Reading& reading : readings(nest, plan)) {
-    if (row.is_nan(*reading.reader, reading.reader->value)) continue;
+    if (row.is_nan(*reading.reader, reading.reader->value) || !matters(row, reading)) continue;
     return say(fmt::format("{} would see 0 in {} in place of NaN where all terms of {} are infinite", reading.reader->name,
                            reading.follower->write.tensor, plan.lead));
   }
@@ -106,7 +121,7 @@ std::optional<Nest> with_marked_rows(const Nest& nest, const OnlinePlan& plan, s
   std::set<std::string> done;
   for (const Reading& reading : readings(nest, plan)) {
     const Statement& old = *reading.reader;
-    if (done.contains(old.name) || seen.is_nan(old, old.value)) continue;
+    if (done.contains(old.name) || seen.is_nan(old, old.value) || !matters(seen, reading)) continue;
     Statement reader = result.statement(old.name);
     const isl::set domain = domain_in(nest, reader);
     const isl::map elements = reader.reads[reading.ordinal].relation.intersect_domain(domain);

@@ -6,8 +6,8 @@
 // Rewrite    exp2(x * log2(e)), with the factor moved as far back as that.
 // Conditions to move it back: the temporaries are read by exponents of exp, linearly and without other terms, by an extremum that is
 //            itself of this kind, or, extrema, by statements over no more than their elements, which divide the factor out (a row's
-//            log-sum-exp); each is written by products, sums of which one term takes the factor in (the others are multiplied, which the
-//            exponents no longer are), selects of such and infinite constants, or the extremum; they hold f32.
+//            log-sum-exp); others may compare them with infinities; each is written by products, sums of which one term takes the factor in (the others are multiplied, which the
+//            exponents no longer are), selects of such and infinite constants, or the extremum, of several, too; they hold f32.
 // Proof      exp(x) = 2^(x log2 e). For c > 0: max(c s) = c max(s), c s - c m = c (s - m), c (a + b) = c a + c b, c * (+-inf) = +-inf. The same folding is in
 //            T. Dao, 2023, arXiv:2307.08691.
 // Rounding   log2(e) is rounded once: |x| 2^-24 relative error of the result, which exp itself has when it is computed by exp2. An extremum
@@ -16,6 +16,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <set>
 
@@ -41,6 +42,15 @@ bool has_exp(const ScalarExpr& expr) {
 bool is_shared_factor(const Statement& statement, const ScalarExpr& expr) {
   const int last = static_cast<int>(statement.dims.size()) - 1;
   return expr.type() == ElementType::f32 && last >= 0 && !varies_along(statement, expr, last);
+}
+
+/// Is it the larger or smaller one of elements?
+bool is_meeting(const Statement& statement) {
+  const ScalarOp op = statement.value.op();
+  const std::function<bool(const ScalarExpr&)> is_met = [&](const ScalarExpr& value) {
+    return value.op() == ScalarOp::read || (value.op() == op && is_met(value.args()[0]) && is_met(value.args()[1]));
+  };
+  return !statement.reduction && (op == ScalarOp::max || op == ScalarOp::min) && is_met(statement.value);
 }
 
 bool is_number(double value) { return std::fabs(value) <= kLargest && std::fabs(value) >= std::numeric_limits<float>::min(); }
@@ -242,6 +252,10 @@ class ScaledFamily {
   }
 
   bool add_writer(const Statement& writer) {
+    if (is_meeting(writer)) {
+      for (const Access& read : writer.reads) add(read.tensor);
+      return true;
+    }
     if (is_extremum(writer)) {
       if (writer.value.op() != ScalarOp::read) return false;
       add(writer.reads.at(writer.value.ordinal()).tensor);
@@ -258,7 +272,7 @@ class ScaledFamily {
   }
 
   bool add_reader(const Statement& reader, const std::string& tensor) {
-    if (is_extremum(reader) && reader.value.op() == ScalarOp::read) {
+    if ((is_extremum(reader) && reader.value.op() == ScalarOp::read) || is_meeting(reader)) {
       add(reader.write.tensor);
       return true;
     }
@@ -278,6 +292,9 @@ class ScaledFamily {
   bool only_in_exponents(const Statement& reader, const ScalarExpr& expr, const std::string& tensor) {
     if (expr.op() == ScalarOp::exp) return !reads_tensor(reader, expr, tensor) || add_exponent(reader, expr.args()[0]);
     if (expr.op() == ScalarOp::read) return reader.reads.at(expr.ordinal()).tensor != tensor;
+    // What is infinite stays so.
+    const bool of_read = expr.op() == ScalarOp::eq && expr.args()[0].op() == ScalarOp::read;
+    if (of_read && expr.args()[1].op() == ScalarOp::constant && std::isinf(expr.args()[1].number())) return true;
     return std::all_of(expr.args().begin(), expr.args().end(),
                        [&](const ScalarExpr& arg) { return only_in_exponents(reader, arg, tensor); });
   }
@@ -294,7 +311,7 @@ class ScaledFamily {
 /// Scales the producers of the tensors in `fresh`; exponents that read them are in base 2 then.
 void scale_producers(Nest& nest, const std::set<std::string>& fresh) {
   for (Statement& statement : nest.statements) {
-    if (!fresh.contains(statement.write.tensor) || statement.reduction) continue;
+    if (!fresh.contains(statement.write.tensor) || statement.reduction || is_meeting(statement)) continue;
     statement.value = *Absorber(nest, Statement(statement)).absorb(statement.value);
   }
 }

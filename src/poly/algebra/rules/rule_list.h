@@ -17,6 +17,7 @@ const Rule& neutral_terms_rule();
 const Rule& finite_masks_rule();
 const Rule& skip_neutral_rule();
 const Rule& start_extremum_rule();
+const Rule& local_extremum_rule();
 const Rule& prefix_reduction_rule();
 const Rule& leave_out_rule();
 const Rule& early_definitions_rule();

@@ -142,6 +142,12 @@ class Parts {
     return true;  // it is summed over
   }
 
+  /// Does a reduction have a result for each part, as rows have their extrema? These are complete before they meet: products need no parts for them.
+  static bool keeps_parts(const Statement& reader, int dim) {
+    const std::vector<int> reduced = reduced_dims(reader);
+    return reader.reduction && std::find(reduced.begin(), reduced.end(), dim) == reduced.end();
+  }
+
   /// A reader of one part everywhere stays as it is, unless it makes parts itself.
   bool add_reader(const Statement& reader, const std::string& tensor, std::size_t index) {
     int dim = -1;
@@ -157,7 +163,7 @@ class Parts {
       }
     }
     meet_ = meet_ || parts.size() > 1;
-    if (!numbers) return add_statement(reader, dim);
+    if (!numbers) return !keeps_parts(reader, dim) && add_statement(reader, dim);
     for (std::size_t at = 0; at < nest_.tensor(reader.write.tensor).shape.size(); ++at) {
       const int made = dim_of_index(reader.write, at);
       if (made >= 0 && few_values(domain_in(nest_, reader), {made}).size() > 1) return add_statement(reader, made);

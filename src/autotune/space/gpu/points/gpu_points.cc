@@ -97,13 +97,32 @@ void add_product_values(const GpuPointSource& source, const RuleChoice& choice, 
   const RuleVariant& variant = source.variants.at(choice);
   const Nest& nest = source.variants.nest(variant);
   std::vector<std::vector<NamedValues>> products;
+  std::size_t main = 0;
   for (const FusionGroup& group : source.variants.fusion_groups(variant, Fusion::alike)) {
     products.push_back(likely_product_tiles(nest, variant.structure, group, source.limits));
-    if (products.back().empty()) products.pop_back();
+    if (products.back().empty()) {
+      products.pop_back();
+    } else if (&group == &source.variants.heaviest(variant, Fusion::alike)) {
+      main = products.size() - 1;
+    }
   }
+  // Tiles with two other long sides are chosen with their groups.
+  const auto has_other_sides = [&](const NamedValues& tiles, const NamedValues& other) {
+    int sides = 0, others = 0;
+    for (const Axis& axis : variant.structure.axes) {
+      const auto own = tiles.find("tile." + axis.name), its = other.find("tile." + axis.name);
+      if (axis.extent < nvptx::kWarpThreads || own == tiles.end()) continue;
+      sides += own->second > 1 ? 1 : 0;
+      others += own->second == 1 && its != other.end() && its->second > 1 ? 1 : 0;
+    }
+    return sides > 1 && others > 0;
+  };
+  if (!products.empty() && has_other_sides(products.front().front(), products[main].front()))
+    std::swap(products.front(), products[main]);
   for (std::size_t k = 0; products.size() > 1 && k < products.front().size(); ++k) {
     NamedValues tiles = products.front()[k];
     for (const std::vector<NamedValues>& other : products) {
+      if (has_other_sides(products.front()[k], other[std::min(k, other.size() - 1)])) continue;
       for (const auto& [name, value] : other[std::min(k, other.size() - 1)]) tiles[name] = std::max(tiles[name], value);
     }
     points.push_back(completed(source, choice, Fusion::alike, std::move(tiles)));

@@ -213,6 +213,12 @@ void add_parts_of_tiles(const GpuPointSource& source, std::vector<NamedValues>& 
   std::set<std::string> rules = source.tensor_rules.front();
   const bool across = std::find(source.rules.begin(), source.rules.end(), kAcrossRule) != source.rules.end();
   if (across) rules.insert(kAcrossRule);
+  // What mixes a few of the sums that are made again has all of them in tiles.
+  std::set<std::string> separated = rules;
+  if (across && std::find(source.rules.begin(), source.rules.end(), kSeparatingRule) != source.rules.end() &&
+      separated.insert(kSeparatingRule).second && &source.variants.at({separated}) != &source.variants.at({rules}) &&
+      add_parts_of_tiles(source, separated, kMostTerms, points))
+    return;
   if (across && add_parts_of_tiles(source, rules, kMostTerms, points)) return;
   add_parts_of_tiles(source, source.tensor_rules.front(), std::numeric_limits<std::int64_t>::max(), points);
 }
