@@ -93,6 +93,9 @@ TEST(TensorWaves, FewRowsHaveTransposedProductsFirst) {
   odd.columns = 80;
   EXPECT_EQ(tensor_infeasible(product(13, 4096, 4096), odd, limits), "80 columns of transposed products are no multiple of 64");
   EXPECT_EQ(tensor_infeasible(product(100, 4096, 4096), first, limits), "these products cannot be transposed");
+  EXPECT_EQ(tensor_infeasible(product(13, 40, 4096), first, limits), "these products cannot be transposed");
+  for (const NamedValues& values : likely_tensor_choices(product(32, 4096, 128), limits))
+    EXPECT_EQ(tensor_choice(values).few_rows, 0) << "as many results as terms";
   for (const NamedValues& values : likely_tensor_choices(product(100, 4096, 4096), limits))
     EXPECT_EQ(tensor_choice(values).few_rows, 0);
 }

@@ -19,6 +19,7 @@ constexpr std::int64_t kWideRows = 128;  ///< elements of 16 bits from which blo
 constexpr int kInnermost = 4;
 constexpr std::int64_t kNarrowTile = 32;         ///< of tiles of streamed columns, where there are no more
 constexpr std::int64_t kMostChainColumns = 112;  ///< of a likely choice of chains: masks of wider tiles spill
+constexpr std::int64_t kTermsOfFewRows = 8;      ///< a row of transposed products, at least
 constexpr std::int64_t kMostSumColumns = 256;    ///< of one instruction's sums
 
 /// Rows of which products keep more sums in registers than tiles leave room for.
@@ -114,7 +115,9 @@ std::vector<NamedValues> choices_of_few_rows(const TensorAxes& axes, const GpuLi
 /// since a piece costs its block the time of a round of barriers.
 std::vector<NamedValues> choices_of_few_results(const TensorAxes& axes, const GpuLimits& limits) {
   std::vector<NamedValues> choices;
-  if (may_have_few_rows(axes, limits.sm)) choices = choices_of_few_rows(axes, limits);
+  // Transposed results are stored across memory: where they are as many as what they are sums of, that takes the time.
+  const bool long_sums = axes.inner * axes.taps >= kTermsOfFewRows * axes.row_extent;
+  if (long_sums && may_have_few_rows(axes, limits.sm)) choices = choices_of_few_rows(axes, limits);
   // Wide pieces of few terms at first, where the sum is long enough to be cut into parts.
   for (const std::int64_t columns : {256, 128}) {
     TensorChoice choice{.grid = {.warpgroups = 1, .stages = 16, .intra_warpgroup_overlap = 1},

@@ -63,7 +63,7 @@ std::vector<Parameter> tensor_parameters(const TensorAxes& axes, int sm, bool re
 
 bool may_have_few_rows(const TensorAxes& axes, int sm) {
   return sm >= kGroupProducts && axes.column >= 0 && axes.pack < 0 && axes.chunk_axis < 0 && !axes.whole_rows &&
-         !axes.cut_columns && axes.row_extent <= kMostFewRows;
+         !axes.cut_columns && axes.row_extent <= kMostFewRows && axes.column_extent >= nvptx::kWarpgroupRows;
 }
 
 TensorChoice tensor_choice(const NamedValues& values) {
