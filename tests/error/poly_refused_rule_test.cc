@@ -10,6 +10,7 @@
 #include "support/nests/pair_nests.h"
 #include "support/nests/sample_nests.h"
 #include "support/nests/scored_rows.h"
+#include "support/nests/two_sources.h"
 
 namespace nestor {
 namespace {
@@ -18,7 +19,7 @@ using samples::number;
 using samples::read;
 using samples::operator*;
 using samples::operator/;
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 std::string refusal(const Nest& nest, const std::string& name, const std::vector<std::string>& target) {
   try {
@@ -256,6 +257,12 @@ TEST(AlgebraError, LateDefinitionsNeedOneThatStandsInTheWay) {
             "rule late_definitions does not apply: no definition stands between reductions that do not need it");
   EXPECT_EQ(refusal(samples::early_denominator(), "late_definitions", {"below"}),
             "rule late_definitions takes 0 arguments, not 1");
+}
+
+TEST(AlgebraError, LocalExtremaNeedSeveralThatMeet) {
+  EXPECT_EQ(refusal(samples::softmax_over_two(), "local_extremum", {"t"}), "(no error)");
+  EXPECT_EQ(refusal(samples::softmax_over_two(), "local_extremum", {"p"}),
+            "rule local_extremum does not apply to p: it is no maximum or minimum of several reductions");
 }
 
 TEST(AlgebraError, OnlineNeedsAnExtremum) {

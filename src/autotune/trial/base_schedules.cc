@@ -33,6 +33,13 @@ const Schedule& BaseSchedules::after_rules(const std::vector<Step>& steps) {
   return known_.emplace(key, schedule->apply_all({first, last})).first->second;
 }
 
+const std::vector<RuleMatch>& BaseSchedules::matches(const Rule& rule, const std::vector<Step>& steps) {
+  const Schedule& schedule = after_rules(steps);
+  const std::pair key(&schedule, rule.name);
+  if (const auto known = matches_.find(key); known != matches_.end()) return known->second;
+  return matches_.emplace(key, rule.find(schedule.nest())).first->second;
+}
+
 const Schedule& BaseSchedules::base(const std::vector<Step>& steps) {
   const Schedule& schedule = after_rules(steps);
   schedule.dependences();

@@ -1,11 +1,13 @@
 // Base schedules: nests after their algebra steps, with dependences computed once and shared by all candidates.
 #pragma once
 
+#include "poly/algebra/rules/rule.h"
 #include "poly/schedule/schedule.h"
 
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace nestor {
@@ -19,6 +21,8 @@ class BaseSchedules {
   const Schedule& base(const std::vector<Step>& steps);
   /// The same, before anybody asks for its dependences.
   const Schedule& after_rules(const std::vector<Step>& steps);
+  /// Where the rule applies then; found once. Lives as long as this does.
+  const std::vector<RuleMatch>& matches(const Rule& rule, const std::vector<Step>& steps);
   /// base() and then the other steps. Throws UserError when one is illegal.
   Schedule replay(const std::vector<Step>& steps);
 
@@ -26,6 +30,7 @@ class BaseSchedules {
   static std::size_t rule_count(const std::vector<Step>& steps);
   Nest nest_;
   std::map<std::string, Schedule> known_;
+  std::map<std::pair<const Schedule*, std::string>, std::vector<RuleMatch>> matches_;  ///< by rule
 };
 
 }  // namespace nestor

@@ -2,6 +2,7 @@
 #include "autotune/trial/base_schedules.h"
 
 #include "autotune/space/structure/rule_steps.h"
+#include "poly/algebra/all_rules.h"
 #include "support/error.h"
 #include "support/nests/sample_nests.h"
 
@@ -39,6 +40,16 @@ TEST(BaseSchedules, ARuleThatDoesNotApplyLeavesTheOthers) {
   EXPECT_THROW(schedules.base(more), UserError);
   EXPECT_THROW(schedules.base(more), UserError) << "a failure is not remembered as a schedule";
   EXPECT_EQ(schedules.base(steps).str(), before);
+}
+
+TEST(BaseSchedules, MatchesOfARuleAreThoseAfterTheSteps) {
+  BaseSchedules schedules(samples::scores_softmax_values());
+  const Rule& online = rule("online");
+  EXPECT_EQ(schedules.matches(online, {}).size(), online.find(schedules.nest()).size());
+  const std::vector<Step> scaled{parse_step("apply_rule(exp2_scale)")};
+  EXPECT_EQ(schedules.matches(rule("exp2_scale"), {}).size(), 1U);
+  EXPECT_TRUE(schedules.matches(rule("exp2_scale"), scaled).empty()) << "of other steps";
+  EXPECT_EQ(&schedules.matches(online, scaled), &schedules.matches(online, scaled)) << "found once";
 }
 
 }  // namespace

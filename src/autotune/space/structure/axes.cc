@@ -341,8 +341,13 @@ int prefix_dim(const Statement& statement) {
   if (!statement.reduction) return -1;
   const int dims = static_cast<int>(statement.dims.size());
   const auto terms_follow = [&](int dim) {
-    return std::any_of(statement.reads.begin(), statement.reads.end(),
-                       [&](const Access& read) { return depends_on_dim(read.relation.gist_domain(statement.domain), dim); });
+    return std::any_of(statement.reads.begin(), statement.reads.end(), [&](const Access& read) {
+      const std::vector<std::vector<int>> indices = summed_dims(read);
+      const bool moves = std::any_of(indices.begin(), indices.end(), [&](const std::vector<int>& index) {
+        return std::find(index.begin(), index.end(), dim) != index.end();
+      });
+      return moves || depends_on_dim(read.relation.gist_domain(statement.domain), dim);
+    });
   };
   const isl::space space = statement.domain.space();
   const auto bounded = [&](int low, int high) {

@@ -56,8 +56,8 @@ bool dissolves_product(const Rule& rule, const Nest& nest, const RuleMatch& matc
 
 bool apply_once(const Rule& rule, BaseSchedules& schedules, const Nest& before, std::vector<Step>& steps,
                 std::set<std::string>& attempted) {
-  const Nest nest = schedules.after_rules(steps).nest();
-  for (const RuleMatch& match : rule.find(nest)) {
+  const Nest& nest = schedules.after_rules(steps).nest();
+  for (const RuleMatch& match : schedules.matches(rule, steps)) {
     if (made_by_rule(match, nest, before) || dissolves_product(rule, nest, match)) continue;
     if (!attempted.insert(fmt::format("{}", fmt::join(match.target, " "))).second) continue;
     if (try_rule(schedules, rule.name, match.target, steps)) return true;
@@ -109,9 +109,12 @@ std::vector<std::string> matching_rules(BaseSchedules& schedules) {
   std::set<std::string> matching;
   const std::vector<Step> usual = rule_steps(schedules, all);
   for (const Step& step : usual) matching.insert(step.args.at(0).get<std::string>());
-  const std::vector<Nest> forms = forms_with_fewer_tensors(schedules.nest());
+  // The nest as it is, and the simpler one with fewer temporaries.
+  std::vector<std::vector<Step>> forms{{}};
+  if (forms_with_fewer_tensors(schedules.nest()).size() > 1) forms.push_back({make_step("apply_rule", {"simplify"})});
   const auto matches = [&](const Rule& rule) {
-    return std::any_of(forms.begin(), forms.end(), [&](const Nest& form) { return !rule.find(form).empty(); });
+    return std::any_of(forms.begin(), forms.end(),
+                       [&](const std::vector<Step>& form) { return !schedules.matches(rule, form).empty(); });
   };
   for (const Rule& rule : rules()) {
     // Disabled ones, and those that another rule has made needless: without it they are what is left. What weights of a softmax are is known

@@ -182,6 +182,8 @@ const std::vector<FusionGroup>& RuleVariants::unrelated_groups(const RuleVariant
 }
 
 const FusionGroup& RuleVariants::heaviest(const RuleVariant& variant, Fusion fusion, bool by_row) {
+  const auto known = heaviest_.try_emplace(std::tuple{&variant, fusion, by_row}, nullptr).first;
+  if (known->second != nullptr) return *known->second;
   const auto& found = fusion_groups(variant, fusion, by_row);
   // Running sums take one pass over their terms, not a sum for each place.
   const auto weight_of = [&](const LoopGroup& loop_group) {
@@ -205,7 +207,7 @@ const FusionGroup& RuleVariants::heaviest(const RuleVariant& variant, Fusion fus
                    fusion == Fusion::careful && std::any_of(group.loop_groups.begin(), group.loop_groups.end(), has_products);
     weights.emplace_back(!group.prepares, first, most, products, points_of(variant.structure, group));
   }
-  return found[static_cast<std::size_t>(std::max_element(weights.begin(), weights.end()) - weights.begin())];
+  return *(known->second = &found[static_cast<std::size_t>(std::max_element(weights.begin(), weights.end()) - weights.begin())]);
 }
 
 const std::vector<int>& RuleVariants::reduction_groups(const RuleVariant& variant, const FusionGroup& group, int reduction_axis) {

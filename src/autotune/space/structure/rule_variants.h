@@ -75,6 +75,7 @@ class RuleVariants {
   std::deque<RuleVariant> made_;
   std::map<const Schedule*, const RuleVariant*> whole_;  ///< those of whole reductions, by the schedule that their rules come to
   std::map<std::tuple<const RuleVariant*, Fusion, bool>, std::vector<FusionGroup>> fusion_groups_;
+  std::map<std::tuple<const RuleVariant*, Fusion, bool>, const FusionGroup*> heaviest_;
   std::map<std::pair<const FusionGroup*, Fusion>, std::vector<FusionGroup>> cut_groups_;
   std::map<const FusionGroup*, std::vector<FusionGroup>> unrelated_groups_;
   std::map<std::pair<const FusionGroup*, int>, std::vector<int>> reduction_groups_;

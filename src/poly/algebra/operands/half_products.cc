@@ -6,6 +6,10 @@
 #include <isl/set.h>
 
 #include <algorithm>
+#include <map>
+#include <unordered_map>
+#include <utility>
+#include <vector>
 
 #include "poly/algebra/values/nest_edit.h"
 #include "poly/algebra/values/polynomial.h"
@@ -89,21 +93,29 @@ std::vector<std::set<int>> dims_of_indices(const Statement& statement, const Acc
   return result;
 }
 
-std::vector<std::map<int, std::int64_t>> moving_dims(const Access& access) {
+namespace {
+
+using MovingDims = std::vector<std::map<int, std::int64_t>>;
+
+/// `known` false: isl has stopped before it was done.
+MovingDims find_moving_dims(const isl::map& relation, bool& known) {
   // What the relation says about its own domain is no part of the function.
-  isl_map* plain = isl_map_gist_domain(access.relation.copy(), isl_map_domain(access.relation.copy()));
+  isl_map* plain = isl_map_gist_domain(relation.copy(), isl_map_domain(relation.copy()));
   isl_pw_multi_aff* functions = isl_pw_multi_aff_from_map(plain);
-  const int rank = static_cast<int>(isl_map_dim(access.relation.get(), isl_dim_out));
-  const int dims = static_cast<int>(isl_map_dim(access.relation.get(), isl_dim_in));
-  std::vector<std::map<int, std::int64_t>> result(static_cast<std::size_t>(rank));
+  const int rank = static_cast<int>(isl_map_dim(relation.get(), isl_dim_out));
+  const int dims = static_cast<int>(isl_map_dim(relation.get(), isl_dim_in));
+  MovingDims result(static_cast<std::size_t>(rank));
+  known = functions != nullptr;
   for (int k = 0; k < rank; ++k) {
     isl_pw_aff* function = isl_pw_multi_aff_get_pw_aff(functions, k);
     // Where the access is not defined does not matter.
     function = isl_pw_aff_gist(function, isl_pw_aff_domain(isl_pw_aff_copy(function)));
+    known = known && function != nullptr;
     if (isl_pw_aff_n_piece(function) == 1) {
       isl_aff* affine = isl_pw_aff_as_aff(isl_pw_aff_copy(function));
       std::map<int, std::int64_t>& moving = result[static_cast<std::size_t>(k)];
       bool whole = true;
+      known = known && affine != nullptr;
       for (int d = 0; d < dims; ++d) {
         if (isl_aff_involves_dims(affine, isl_dim_in, d, 1) != isl_bool_true) continue;
         isl_val* factor = isl_aff_get_coefficient_val(affine, isl_dim_in, d);
@@ -118,6 +130,24 @@ std::vector<std::map<int, std::int64_t>> moving_dims(const Access& access) {
   }
   isl_pw_multi_aff_free(functions);
   return result;
+}
+
+}  // namespace
+
+std::vector<std::map<int, std::int64_t>> moving_dims(const Access& access) {
+  constexpr std::size_t kMost = 1 << 14;
+  // By isl's object, which nobody changes while it is held here: spaces ask for the same accesses again and again.
+  struct Found {
+    isl::map relation;
+    MovingDims dims;
+  };
+  thread_local std::unordered_map<const isl_map*, Found> all;
+  if (const auto found = all.find(access.relation.get()); found != all.end()) return found->second.dims;
+  bool known = false;
+  MovingDims dims = find_moving_dims(access.relation, known);
+  if (all.size() >= kMost) all.clear();
+  if (known) all.emplace(access.relation.get(), Found{access.relation, dims});
+  return dims;
 }
 
 bool moves_in_strides(const Access& access, const std::vector<int>& dims) {
