@@ -23,8 +23,6 @@ struct ProductAxes {
 /// Terms of a sum from which its results are worth going to memory, rather than being computed where they are read.
 constexpr double kFewestTerms = 32;
 
-bool has(const std::vector<int>& axes, int axis) { return std::find(axes.begin(), axes.end(), axis) != axes.end(); }
-
 /// The two reads of a long sum of other terms (differences squared) that have register blocks as well: what else it reads has the common
 /// axes of both alone.
 std::optional<std::pair<int, int>> operands_of_terms(const LoopGroup& loop_group, const Statement& statement,

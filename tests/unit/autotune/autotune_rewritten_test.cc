@@ -1,4 +1,5 @@
-// Attention written otherwise has the guesses of attention: operands in f32, heads side by side in rows, weights by a logarithm.
+// Attention written otherwise has the guesses of attention: operands in f32, heads side by side in rows, weights by a logarithm,
+// keys by their distance.
 #include "support/nests/sample_nests.h"
 #include "support/nests/space_guesses.h"
 #include "support/simt/simt_image.h"
@@ -21,10 +22,12 @@ ScalarExpr wide(int k) { return ScalarExpr::cast(ElementType::f32, read(k, Eleme
 struct Spelling {
   bool scaled = false, rows = false, logarithm = false;  ///< queries and keys in f32; heads in rows; weights exp(s - log(total))
   bool columns = false;                                  ///< results of all heads in a row, along one dim
+  bool distances = false;                                ///< keys up to the query, by their distance from it
 };
 
 Nest attention(const Spelling& how) {
-  const std::string scores = " : 0 <= h < H and 0 <= i < N and 0 <= j < N", row = " : 0 <= h < H and 0 <= i < N",
+  const std::string seen = how.distances ? " and j <= i" : "", place = how.distances ? "i - j" : "j";
+  const std::string scores = " : 0 <= h < H and 0 <= i < N and 0 <= j < N" + seen, row = " : 0 <= h < H and 0 <= i < N",
                     columns = how.columns ? " : 0 <= i < N and 0 <= d < 64 H" : row + " and 0 <= d < 64",
                     result = how.columns ? "[i, d]" : "[h, i, d]", head = how.columns ? "[floor(d / 64), i" : "[h, i",
                     operand = " : 0 <= h < H and 0 <= i < N and 0 <= e < 64";
@@ -51,8 +54,8 @@ Nest attention(const Spelling& how) {
     nest.statement("s[h, i, j, e]" + scores + " and 0 <= e < 64", "s[h, i, j]", {"left[h, i, e]", "right[h, j, e]"},
                    read(0) * read(1), ReductionOp::add);
   } else {
-    nest.statement("s[h, i, j, e]" + scores + " and 0 <= e < 64", "s[h, i, j]", {element("q", "i", "e"), element("k", "j", "e")},
-                   wide(0) * wide(1), ReductionOp::add);
+    nest.statement("s[h, i, j, e]" + scores + " and 0 <= e < 64", "s[h, i, j]",
+                   {element("q", "i", "e"), element("k", place, "e")}, wide(0) * wide(1), ReductionOp::add);
   }
   nest.statement("top_init[h, i]" + row, "top[h, i]", {}, number(-infinity()))
       .statement("top[h, i, j]" + scores, "top[h, i]", {"s[h, i, j]"}, read(0), ReductionOp::max)
@@ -60,8 +63,8 @@ Nest attention(const Spelling& how) {
       .statement("total_init[h, i]" + row, "total[h, i]", {}, number(0))
       .statement("total[h, i, j]" + scores, "total[h, i]", {"p[h, i, j]"}, read(0), ReductionOp::add)
       .statement("sum_init" + result + columns, "sum" + result, {}, number(0));
-  const std::string terms = (how.columns ? "sum[i, d, j]" : "sum[h, i, d, j]") + columns + " and 0 <= j < N",
-                    value = how.columns ? "v[j, d]" : element("v", "j", "d");
+  const std::string terms = (how.columns ? "sum[i, d, j]" : "sum[h, i, d, j]") + columns + " and 0 <= j < N" + seen,
+                    value = how.columns ? "v[j, d]" : element("v", place, "d");
   if (how.logarithm) {
     nest.statement("log[h, i]" + row, "log[h, i]", {"total[h, i]"}, apply(ScalarOp::log, read(0)))
         .statement(terms, "sum[h, i, d]", {"s[h, i, j]", "top[h, i]", "log[h, i]", value},
@@ -104,6 +107,13 @@ TEST(Rewritten, HeadsInColumnsOfResultsAreComputedAsTheyAreDefined) {
   ASSERT_TRUE(guesses.has_rule(0, "split_dims"));
   const CompiledNvptx compiled = compile_nvptx(guesses.program(0), {});
   EXPECT_EQ(testing::run_emulated(compiled, guesses.meaning(), {{"H", 3}, {"N", 70}}, {.tolerance = 0.016}, {1}), "");
+}
+TEST(Rewritten, KeysByTheirDistanceArePlaces) {
+  expect_one_kernel({.distances = true});
+  SpaceGuesses guesses(attention({.distances = true}), kSizes);
+  ASSERT_TRUE(guesses.has_rule(0, "unskew_dims"));
+  const CompiledNvptx compiled = compile_nvptx(guesses.program(0), {});
+  EXPECT_EQ(testing::run_emulated(compiled, guesses.meaning(), {{"H", 2}, {"N", 150}}, {.tolerance = 0.016}, {1}), "");
 }
 TEST(Rewritten, WeightsByALogarithmAreThoseOfTheRow) { expect_one_kernel({.logarithm = true}); }
 

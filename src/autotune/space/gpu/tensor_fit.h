@@ -1,7 +1,7 @@
 // Tensor fit: do a choice's tiles find room in the registers and the shared memory of a block?
 #pragma once
 
-#include "autotune/space/gpu/tensor_axes.h"
+#include "autotune/space/gpu/axes/tensor_axes.h"
 #include "autotune/space/gpu/tensor_steps.h"
 #include "autotune/space/space_limits.h"
 #include "codegen/gpu/target/tensor_block.h"

@@ -1,7 +1,7 @@
 // Tensor fusion: which statements share a kernel so that its products get tensor cores.
 #pragma once
 
-#include "autotune/space/gpu/tensor_axes.h"
+#include "autotune/space/gpu/axes/tensor_axes.h"
 #include "autotune/space/space_limits.h"
 #include "autotune/space/structure/rule_variants.h"
 

@@ -1,7 +1,7 @@
 // Tensor guesses: choices for tensor cores that are worth trying first.
 #pragma once
 
-#include "autotune/space/gpu/tensor_axes.h"
+#include "autotune/space/gpu/axes/tensor_axes.h"
 #include "autotune/space/space.h"
 #include "autotune/space/space_limits.h"
 

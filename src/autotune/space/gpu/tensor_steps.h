@@ -1,7 +1,7 @@
 // TensorSteps: what a candidate on tensor cores chooses, and the steps that say so: how warpgroups share the work.
 #pragma once
 
-#include "autotune/space/gpu/tensor_axes.h"
+#include "autotune/space/gpu/axes/tensor_axes.h"
 #include "autotune/space/space.h"
 #include "autotune/space/structure/group_steps.h"
 #include "support/knobs.h"

@@ -1,7 +1,7 @@
 // Tensor waves: tiles of sums of products whose blocks fill all multiprocessors about equally.
 #pragma once
 
-#include "autotune/space/gpu/tensor_axes.h"
+#include "autotune/space/gpu/axes/tensor_axes.h"
 #include "autotune/space/gpu/tensor_steps.h"
 #include "autotune/space/space_limits.h"
 

@@ -1,8 +1,8 @@
 // NestCandidate: the steps of one point of a nest's space.
 #pragma once
 
+#include "autotune/space/gpu/axes/tensor_axes.h"
 #include "autotune/space/gpu/gpu_steps.h"
-#include "autotune/space/gpu/tensor_axes.h"
 #include "autotune/space/gpu/tensor_steps.h"
 #include "autotune/space/space.h"
 #include "autotune/space/space_limits.h"

@@ -4,6 +4,7 @@
 #include "autotune/space/structure/nest_structure.h"
 #include "poly/nest/nest.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -25,6 +26,9 @@ std::vector<std::optional<int>> equal_dims(const Access& access);
 std::vector<bool> shifted_indices(const Access& access);
 /// By index: its constant term; none where it is no single affine function.
 std::vector<std::optional<std::int64_t>> constant_terms(const Access& access);
+
+/// Is the axis among these?
+inline bool has(const std::vector<int>& axes, int axis) { return std::find(axes.begin(), axes.end(), axis) != axes.end(); }
 
 /// The axes of these dims in a loop group that has the access; -1: an index follows none.
 std::vector<int> followed_axes(const LoopGroup& loop_group, const Access& access);

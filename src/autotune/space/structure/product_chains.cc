@@ -15,8 +15,6 @@
 namespace nestor {
 namespace {
 
-bool has(const std::vector<int>& axes, int axis) { return std::find(axes.begin(), axes.end(), axis) != axes.end(); }
-
 /// A product of matrices in a loop group, by axes.
 struct Product {
   std::string a_tensor, b_tensor;

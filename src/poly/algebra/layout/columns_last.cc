@@ -29,7 +29,6 @@ namespace {
 
 constexpr const char* kName = "columns_last";
 constexpr std::int64_t kFewest = 16;  ///< columns of a tile; dims of the result with fewer are taps
-constexpr std::int64_t kAligned = 8;  ///< elements of 16 bits in 16 bytes
 
 /// Do tiles of the operand start at other elements than multiples of 16 bytes, as a dim of the result shifts its terms along memory? One of
 /// few values, as taps have: others may be rows of tiles.
@@ -41,7 +40,7 @@ bool starts_anywhere(const Nest& nest, const Statement& sum, const Access& read)
   for (const auto& [dim, factor] : moving.empty() ? std::map<int, std::int64_t>{} : moving.back()) {
     terms = terms || is_reduced(dim);
     const bool taps = known_value(nest, extent_of(nest, sum.domain, dim)).value_or(kFewest) < kFewest;
-    shifts = shifts || (!is_reduced(dim) && taps && factor % kAligned != 0);
+    shifts = shifts || (!is_reduced(dim) && taps && factor % kAlignedHalves != 0);
   }
   return terms && shifts;
 }

@@ -16,6 +16,9 @@ namespace nestor {
 /// Rows of an operand that lie beside others, which rule join_short_rows puts in one tile with these: of 64 and more.
 inline constexpr std::int64_t kMostShortRows = 48;
 
+/// Elements of 16 bits in 16 bytes, at multiples of which tensor copies start.
+inline constexpr std::int64_t kAlignedHalves = 8;
+
 /// Ordinals of the two different reads of 16 bits whose products, in f32, the statement adds up; nullopt: it is something else.
 std::optional<std::pair<std::size_t, std::size_t>> half_products(const Statement& statement);
 

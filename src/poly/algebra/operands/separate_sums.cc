@@ -60,7 +60,7 @@ bool find_reads(const Nest& nest, const Tensor& tensor, Separation& found) {
 }
 
 /// The dim that the index of the statement's write is; -1: it is none.
-int dim_of_index(const Statement& statement, std::size_t index) {
+int written_dim(const Statement& statement, std::size_t index) {
   if (names_of_indices(statement, statement.write).empty() || !statement.indices.empty()) return -1;
   const std::set<int> dims = dims_of_indices(statement, statement.write)[index];
   return dims.size() == 1 ? *dims.begin() : -1;
@@ -105,8 +105,8 @@ std::optional<Separation> separation(const Nest& nest, const Statement& sum, std
   auto valued = with_sum_as_value(inside, readers.front()->name);
   if (!valued) return std::nullopt;
   Separation found{std::move(*valued), starts.front()->name, sum.name, readers.front()->name, 0, {}};
-  if (!find_reads(found.nest, tensor, found) || dim_of_index(sum, found.index) < 0 ||
-      dim_of_index(*starts.front(), found.index) < 0)
+  if (!find_reads(found.nest, tensor, found) || written_dim(sum, found.index) < 0 ||
+      written_dim(*starts.front(), found.index) < 0)
     return std::nullopt;
   return found;
 }
@@ -163,7 +163,7 @@ std::optional<Nest> parts_of_sums(const Nest& nest, const Statement& sum, std::s
     return std::nullopt;
   why = "it is not read by one sum, maximum or minimum of a few of its elements alone, and no few parts of it meet";
   for (std::size_t index = 0; index < tensor.shape.size(); ++index) {
-    const int dim = dim_of_index(sum, index);
+    const int dim = written_dim(sum, index);
     if (dim < 0 || few_values(domain_in(nest, sum), {dim}).size() < 2) continue;
     if (auto apart = with_parts_apart(nest, tensor.name, index)) return apart;
   }
@@ -201,7 +201,7 @@ RuleResult apply(const Nest& nest, const std::vector<std::string>& target) {
       for (const Statement* each : {&start, &sum}) {
         const std::string fresh = fresh_name(result, each->name + "_" + std::to_string(number));
         insert_statement(result, position_of(result, start.name),
-                         with_fixed_dim(result, *each, dim_of_index(*each, found.index), number, found.index, own, fresh));
+                         with_fixed_dim(result, *each, written_dim(*each, found.index), number, found.index, own, fresh));
       }
     }
     isl_map* relation = isl_map_project_out(access.relation.copy(), isl_dim_out, static_cast<unsigned>(found.index), 1);
