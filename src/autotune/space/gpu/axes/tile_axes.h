@@ -4,11 +4,7 @@
 #include "codegen/gpu/target/tensor_block.h"
 
 #include <cstdint>
-<<<<<<< HEAD:src/autotune/space/gpu/tensor_axes.h
-#include <optional>
 #include <set>
-=======
->>>>>>> mC:src/autotune/space/gpu/axes/tile_axes.h
 #include <string>
 #include <vector>
 
