@@ -247,6 +247,26 @@ std::set<std::string> sizes_of_layouts(const Nest& nest, const Statement& statem
   return found;
 }
 
+/// Sizes behind which parts of rows of 16-bit operands of products start (one input after another along a row of weights, keys behind
+/// queries), where tensor copies take such starts: multiples of 16 bytes.
+std::set<std::string> sizes_of_starts(const Nest& nest, const Statement& statement, const Sizes& sizes) {
+  constexpr std::int64_t kCopied = 8;  // elements of 16 bytes
+  std::set<std::string> found;
+  const auto product = unscaled_contraction_of(statement);
+  for (const int ordinal : {product->a, product->b}) {
+    const Access& operand = statement.reads[static_cast<std::size_t>(ordinal)];
+    if (!is_half_input(nest, operand)) continue;
+    const std::set<std::string> before = sizes_in_indices(operand).back();
+    if (before.empty() ||
+        std::any_of(before.begin(), before.end(), [&](const std::string& size) { return sizes.at(size) % kCopied != 0; }))
+      continue;
+    found.insert(before.begin(), before.end());
+    // Sums over other parts of the row have loops of their own where these are of another length.
+    found.merge(sizes_of_depth(nest, statement, sizes, std::numeric_limits<std::int64_t>::max()));
+  }
+  return found;
+}
+
 /// Sizes of rows of running sums, which a block has whole.
 std::set<std::string> sizes_of_prefixes(const Nest& definition, const Sizes& sizes) {
   const Nest nest = with_rule_everywhere(kLeavingRule, with_rule_everywhere(kPrefixRule, definition));
@@ -367,6 +387,7 @@ std::set<std::string> sizes_known_to_products(const Nest& definition, const Size
     if (multiplies_matrices(statement)) {
       before.merge(sizes_of_depth(nest, statement, sizes, kMostDepth));
       found.merge(sizes_of_layouts(nest, statement, sizes));
+      found.merge(sizes_of_starts(nest, statement, sizes));
       // Loops over taps stand around tiles of the innermost terms.
       if (reduced_dims(statement).size() > 1) {
         found.merge(sizes_of_depth(nest, statement, sizes, std::numeric_limits<std::int64_t>::max()));

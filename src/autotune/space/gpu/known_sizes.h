@@ -28,7 +28,7 @@ std::set<std::string> sizes_of_short_rows(const Nest& nest, const Sizes& sizes);
 /// where a factor is computed.
 /// Beside products, also sizes in the innermost extents of arguments of 16 bits whose rows are no multiple of 16 bytes: tensor copies take
 /// no such rows, and kernels avoid them only where they are known. Of operands of 16 bits, also extents up to 32 of rows beside other rows, and of
-/// indices that share one in a copy, as tensor copies have five. And those of rows of weights, made of a product and of sums over its rows, that
+/// indices that share one in a copy, as tensor copies have five; and sizes behind which a part of a row starts. And those of rows of weights, made of a product and of sums over its rows, that
 /// a sum over other dims adds up (of all heads), up to 4096 elements in all: a block keeps them.
 std::set<std::string> sizes_known_to_products(const Nest& nest, const Sizes& sizes);
 

@@ -20,7 +20,7 @@ constexpr double kRound = 100;           ///< of barriers, for each tile
 constexpr double kStart = 1500;          ///< of a block, until its first products
 constexpr double kSecondKernel = 12000;  ///< that adds up parts
 constexpr std::int64_t kTilesOfPart = 8;
-constexpr std::int64_t kManyWaves = 3;
+constexpr double kManyWaves = 3.5;
 constexpr std::int64_t kLargestTile = 128 * 256;
 constexpr std::int64_t kLine = 64, kHalfLine = 32,
                        kMostColumns = 256;  ///< columns: results leave through shared memory in such blocks

@@ -94,6 +94,19 @@ std::vector<std::optional<std::int64_t>> constant_terms(const Access& access) {
   return terms;
 }
 
+std::vector<std::set<std::string>> sizes_in_indices(const Access& access) {
+  std::vector<std::set<std::string>> sizes(static_cast<std::size_t>(isl_map_dim(access.relation.get(), isl_dim_out)));
+  for_each_affine_index(access, [&](std::size_t k, isl_aff* affine) {
+    for (int p = 0; p < isl_aff_dim(affine, isl_dim_param); ++p) {
+      isl_val* const factor = isl_aff_get_coefficient_val(affine, isl_dim_param, p);
+      if (isl_val_is_zero(factor) == isl_bool_false)
+        sizes[k].insert(isl_aff_get_dim_name(affine, isl_dim_param, static_cast<unsigned>(p)));
+      isl_val_free(factor);
+    }
+  });
+  return sizes;
+}
+
 namespace {
 
 std::set<int> dims_of(const Access& access) {

@@ -27,6 +27,10 @@ std::vector<bool> shifted_indices(const Access& access);
 /// By index: its constant term; none where it is no single affine function.
 std::vector<std::optional<std::int64_t>> constant_terms(const Access& access);
 
+/// The sizes that each index adds to its loops, as a part of a row that lies behind others has them: {w} of x[i, w + k]. None where an
+/// index is no affine one.
+std::vector<std::set<std::string>> sizes_in_indices(const Access& access);
+
 /// Is the axis among these?
 inline bool has(const std::vector<int>& axes, int axis) { return std::find(axes.begin(), axes.end(), axis) != axes.end(); }
 

@@ -126,6 +126,8 @@ std::optional<TensorAxes> axes_of_sums(const Nest& nest, const NestStructure& st
       const std::vector<std::int64_t> own_taps = taps_of(loop_group, axes->reduction_axis);
       same_taps = same_taps && (!common || own_taps == taps);
       taps = own_taps;
+      // Nor do sums of other lengths share a loop, which would end for one of them within its tiles.
+      if (same && common && common->fixed_inner && axes->fixed_inner && common->inner != axes->inner) same_taps = false;
       // Loops over taps that several products share have one test of what lies around an image: others have loops of their own.
       if (!taps.empty()) {
         const isl::set places = places_of_taps(statement, loop_group, axes->reduction_axis);
