@@ -2,6 +2,10 @@
 #include "poly/isl/whole_function.h"
 
 #include <isl/aff.h>
+
+#include "poly/isl/isl_tools.h"
+
+#include <isl/aff.h>
 #include <isl/set.h>
 
 namespace nestor {
@@ -17,6 +21,12 @@ std::optional<isl::multi_aff> whole_function(const isl::map& relation) {
   };
   isl_pw_multi_aff_foreach_piece(function.get(), take, &found);
   return found;
+}
+
+std::vector<isl::pw_aff> functions_on(const isl::map& relation, const isl::set& domain) {
+  std::vector<isl::pw_aff> functions = functions_of(relation);
+  for (isl::pw_aff& function : functions) function = isl::manage(isl_pw_aff_gist(function.copy(), domain.copy()));
+  return functions;
 }
 
 }  // namespace nestor

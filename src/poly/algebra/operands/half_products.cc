@@ -14,6 +14,7 @@
 #include "poly/algebra/values/nest_edit.h"
 #include "poly/algebra/values/polynomial.h"
 #include "poly/isl/isl_tools.h"
+#include "poly/isl/whole_function.h"
 #include "poly/nest/nest_sets.h"
 #include "support/tensor_view.h"
 
@@ -84,7 +85,7 @@ bool multiplies_rows_by_columns(const Nest& nest, const Statement& sum) {
 std::vector<std::set<int>> dims_of_indices(const Statement& statement, const Access& access) {
   std::vector<std::set<int>> result;
   // Bounds that the domain has are no part of where an element lies.
-  for (const isl::pw_aff& function : functions_of(access.relation.gist_domain(statement.domain))) {
+  for (const isl::pw_aff& function : functions_on(access.relation, statement.domain)) {
     std::set<int>& dims = result.emplace_back();
     for (int dim = 0; dim < static_cast<int>(statement.dims.size()); ++dim) {
       if (isl_pw_aff_involves_dims(function.get(), isl_dim_in, static_cast<unsigned>(dim), 1) == isl_bool_true) dims.insert(dim);

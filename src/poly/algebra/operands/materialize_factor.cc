@@ -31,6 +31,7 @@
 #include "poly/algebra/values/nest_edit.h"
 #include "poly/algebra/values/polynomial.h"
 #include "poly/isl/isl_tools.h"
+#include "poly/isl/whole_function.h"
 #include "poly/nest/nest_sets.h"
 
 namespace nestor {
@@ -187,7 +188,7 @@ Indices indices_of(const Statement& statement, const ScalarExpr& value) {
   value.visit([&](const ScalarExpr& expr) {
     if (expr.op() != ScalarOp::read) return;
     const isl::map& relation = statement.reads[static_cast<std::size_t>(expr.ordinal())].relation;
-    for (const isl::pw_aff& function : functions_of(relation.gist_domain(statement.domain))) {
+    for (const isl::pw_aff& function : functions_on(relation, statement.domain)) {
       const auto same = [&](const isl::pw_aff& other) { return other.plain_is_equal(function); };
       const auto follows = [&](std::size_t dim) {
         return isl_pw_aff_involves_dims(function.get(), isl_dim_in, static_cast<unsigned>(dim), 1) == isl_bool_true;

@@ -25,6 +25,7 @@
 #include "poly/algebra/rules/rule_list.h"
 #include "poly/algebra/values/nest_edit.h"
 #include "poly/isl/isl_tools.h"
+#include "poly/isl/whole_function.h"
 #include "poly/nest/nest_sets.h"
 
 namespace nestor {
@@ -124,7 +125,7 @@ std::vector<Places> places_read_by(const Nest& nest, const Statement& sum) {
   for (const Access& read : sum.reads) {
     const Tensor& tensor = nest.tensor(read.tensor);
     const auto moving = moving_dims(read);
-    const auto functions = functions_of(read.relation.gist_domain(domain_in(nest, sum)));
+    const auto functions = functions_on(read.relation, domain_in(nest, sum));
     for (std::size_t p = 0; tensor.role == TensorRole::input && p < moving.size(); ++p) {
       const auto constant = moving[p].size() == 2 ? constant_of(functions[p]) : std::nullopt;
       if (!constant) continue;

@@ -142,10 +142,12 @@ class Parts {
     return true;  // it is summed over
   }
 
-  /// Does a reduction have a result for each part, as rows have their extrema? These are complete before they meet: products need no parts for them.
+  /// Does a reduction other than a sum of products have a result for each part, as rows have their extrema? These are complete before they meet:
+  /// products need no parts for them.
   static bool keeps_parts(const Statement& reader, int dim) {
     const std::vector<int> reduced = reduced_dims(reader);
-    return reader.reduction && std::find(reduced.begin(), reduced.end(), dim) == reduced.end();
+    return reader.reduction && !(reader.reads.size() > 1 && reader.value.op() == ScalarOp::mul) &&
+           std::find(reduced.begin(), reduced.end(), dim) == reduced.end();
   }
 
   /// A reader of one part everywhere stays as it is, unless it makes parts itself.
