@@ -250,20 +250,17 @@ std::set<std::string> sizes_of_layouts(const Nest& nest, const Statement& statem
 /// Sizes behind which parts of rows of 16-bit operands of products start (one input after another along a row of weights, keys behind
 /// queries), where tensor copies take such starts: multiples of 16 bytes.
 std::set<std::string> sizes_of_starts(const Nest& nest, const Statement& statement, const Sizes& sizes) {
-  constexpr std::int64_t kCopied = 8;  // elements of 16 bytes
   std::set<std::string> found;
   const auto product = unscaled_contraction_of(statement);
   for (const int ordinal : {product->a, product->b}) {
     const Access& operand = statement.reads[static_cast<std::size_t>(ordinal)];
     if (!is_half_input(nest, operand)) continue;
     const std::set<std::string> before = sizes_in_indices(operand).back();
-    if (before.empty() ||
-        std::any_of(before.begin(), before.end(), [&](const std::string& size) { return sizes.at(size) % kCopied != 0; }))
-      continue;
-    found.insert(before.begin(), before.end());
-    // Sums over other parts of the row have loops of their own where these are of another length.
-    found.merge(sizes_of_depth(nest, statement, sizes, std::numeric_limits<std::int64_t>::max()));
+    if (std::all_of(before.begin(), before.end(), [&](const std::string& size) { return sizes.at(size) % kAlignedHalves == 0; }))
+      found.insert(before.begin(), before.end());
   }
+  // Sums over other parts of the row have loops of their own where these are of another length.
+  if (!found.empty()) found.merge(sizes_of_depth(nest, statement, sizes, std::numeric_limits<std::int64_t>::max()));
   return found;
 }
 

@@ -91,13 +91,12 @@ std::vector<NamedValues> choices_of_few_rows(const TensorAxes& axes, const GpuLi
   for (const int blocks : {1, 2, 3, 4}) {
     for (const std::int64_t columns : {64, 128}) {
       for (const int depth : {256, 128, 64}) {
-        TensorChoice choice{
-            .grid = {.warpgroups = 1, .stages = 16, .intra_warpgroup_overlap = 1, .swap_ab = 1, .min_blocks = blocks},
-            .row_tiles = static_cast<int>(columns / nvptx::kWarpgroupRows),
-            .columns = columns,
-            .depth = depth,
-            .few_rows = static_cast<int>(round_up(axes.row_extent, std::int64_t{nvptx::kSumColumns})),
-            .streaming_inputs = true};
+        TensorChoice choice{.grid = {.warpgroups = 1, .intra_warpgroup_overlap = 1, .min_blocks = blocks},
+                            .row_tiles = static_cast<int>(columns / nvptx::kWarpgroupRows),
+                            .columns = columns,
+                            .depth = depth,
+                            .few_rows = static_cast<int>(round_up(axes.row_extent, std::int64_t{nvptx::kSumColumns})),
+                            .streaming_inputs = true};
         const std::int64_t all = ceil_div(axes.column_extent, columns) * axes.others;
         if (blocks > 1 && all <= std::int64_t{limits.units} * (blocks - 1)) continue;
         const auto fits = [&](std::int64_t stages) {
