@@ -146,13 +146,16 @@ class PartFinder {
       const double infinity = std::numeric_limits<double>::infinity();
       take(result, range.nan, clashes ? std::optional(plus ? infinity : -infinity) : std::nullopt, other, piece);
       // What a mask is added to is needed as little as what it is multiplied by.
-      if (!piece.value && known.masked && !has_pole(statement_, other)) {
+      const ValueRange made = made_range(nest_, statement_, other);
+      const bool spoils = made.nan || (plus ? made.plus_infinity : made.minus_infinity);
+      if (!piece.value && known.masked && !spoils) {
         piece.value = result;
         piece.why.clear();
         add_reads(other, piece.factors);
       }
     } else if (expr.op() == ScalarOp::mul && value == 0 && known.masked) {
-      if (has_pole(statement_, other)) {
+      const ValueRange made = made_range(nest_, statement_, other);
+      if (made.nan || made.infinite()) {
         piece.why = fmt::format("in {}, what stands beside 0 may be infinite where its operands are finite", statement_.name);
       } else {
         piece.value = 0;
@@ -172,7 +175,7 @@ class PartFinder {
   /// The constant, if `other`, which may be NaN or an infinity, cannot spoil it, or spoils it for whole rows: as an extremum or a sum of them.
   void take(double value, bool nan, std::optional<double> infinity, const ScalarExpr& other, ConstantPart& piece) const {
     const bool spoiled = nan || infinity;
-    const ScalarExpr bare = strip_casts(other);
+    const ScalarExpr bare = multiplied_value(other);
     const bool is_read = bare.op() == ScalarOp::read;
     const Access* read = is_read ? &statement_.reads.at(bare.ordinal()) : nullptr;
     if (spoiled && (read == nullptr || !is_of_a_row(*read))) {
@@ -184,6 +187,17 @@ class PartFinder {
     if (spoiled) piece.company.push_back({read->tensor, read->relation, infinity});
   }
 
+  /// What a chain of positive factors multiplies, casts aside: infinite or NaN exactly where the product is, with the same sign.
+  ScalarExpr multiplied_value(const ScalarExpr& expr) const {
+    const ScalarExpr bare = strip_casts(expr);
+    if (bare.op() != ScalarOp::mul) return bare;
+    for (const std::size_t k : {std::size_t{0}, std::size_t{1}}) {
+      const ValueRange factor = range_of(nest_, statement_, bare.args()[k]);
+      if (factor.low > 0 && !factor.has_zero() && !factor.infinite() && !factor.nan) return multiplied_value(bare.args()[1 - k]);
+    }
+    return bare;
+  }
+
   /// A reduction's result, or a value computed from one element by element (a softmax's sum with a sink's term), which several points read.
   bool is_of_a_row(const Access& read) const {
     if (read.relation.intersect_domain(domain_in(nest_, statement_)).is_injective()) return false;
@@ -192,28 +206,6 @@ class PartFinder {
     const Statement* definition = is_elementwise_temporary(nest_, tensor) ? sole_definition(nest_, tensor) : nullptr;
     return definition != nullptr && std::any_of(definition->reads.begin(), definition->reads.end(),
                                                 [&](const Access& read) { return is_reduced(read.tensor); });
-  }
-
-  /// Does a quotient by 0, or a logarithm or root of it, make an infinity or NaN of finite operands?
-  bool has_pole(const Statement& statement, const ScalarExpr& expr) const {
-    bool found = false;
-    const auto look = [&](const ScalarExpr& node) {
-      const bool divides = node.op() == ScalarOp::div && node.type() != ElementType::i32;
-      const bool falls = node.op() == ScalarOp::log || node.op() == ScalarOp::rsqrt;
-      if (divides || falls) found = found || range_of(nest_, statement, node.args().back()).has_zero();
-      if (node.op() == ScalarOp::log1p) {
-        const ValueRange argument = range_of(nest_, statement, node.args()[0]);
-        found = found || (argument.low <= -1 && argument.high >= -1);
-      }
-      if (found || node.op() != ScalarOp::read) return;
-      const std::string& tensor = statement.reads.at(node.ordinal()).tensor;
-      if (is_elementwise_temporary(nest_, tensor)) {
-        const Statement& definition = *sole_definition(nest_, tensor);
-        found = has_pole(definition, definition.value);
-      }
-    };
-    expr.visit(look);
-    return found;
   }
 
   void add_reads(const ScalarExpr& expr, std::set<std::string>& tensors) const {

@@ -27,26 +27,6 @@ bool is_empty(const ValueRange& range) { return range.low > range.high; }
 ValueRange unknown() { return {}; }
 ValueRange integer() { return between(kLowestInteger, kHighestInteger); }
 
-/// With what lies beyond f32 as infinities.
-ValueRange with_overflow(ValueRange range, double largest = kLargestFloat) {
-  if (is_empty(range)) return range;
-  if (std::isnan(range.low) || std::isnan(range.high)) return unknown();
-  range.minus_infinity = range.minus_infinity || range.low < -largest;
-  range.plus_infinity = range.plus_infinity || range.high > largest;
-  range.low = std::clamp(range.low, -largest, largest);
-  range.high = std::clamp(range.high, -largest, largest);
-  return range;
-}
-
-ValueRange constant_range(double value) {
-  if (std::isfinite(value)) return with_overflow(between(value, value));
-  ValueRange range = nothing();
-  range.minus_infinity = std::isinf(value) && value < 0;
-  range.plus_infinity = std::isinf(value) && value > 0;
-  range.nan = std::isnan(value);
-  return range;
-}
-
 ValueRange either(const ValueRange& a, const ValueRange& b) {
   ValueRange range = is_empty(a) ? b : a;
   if (!is_empty(a) && !is_empty(b)) range = between(std::min(a.low, b.low), std::max(a.high, b.high));
@@ -67,52 +47,12 @@ ValueRange plain(ValueRange range) {
   return range;
 }
 
-ValueRange sum(const ValueRange& a, const ValueRange& b) {
-  ValueRange range = between(a.low + b.low, a.high + b.high);
-  range.minus_infinity = a.minus_infinity || b.minus_infinity;
-  range.plus_infinity = a.plus_infinity || b.plus_infinity;
-  range.nan = a.nan || b.nan || (a.minus_infinity && b.plus_infinity) || (a.plus_infinity && b.minus_infinity);
-  if (is_empty(a) || is_empty(b)) return range.nan || range.infinite() ? unknown() : nothing();
-  return with_overflow(range);
-}
-
 ValueRange negated(ValueRange range) {
   std::swap(range.low, range.high);
   std::swap(range.minus_infinity, range.plus_infinity);
   range.low = -range.low;
   range.high = -range.high;
   return range;
-}
-
-ValueRange product(const ValueRange& a, const ValueRange& b) {
-  if (is_empty(a) || is_empty(b)) return unknown();
-  const auto [low, high] = std::minmax({a.low * b.low, a.low * b.high, a.high * b.low, a.high * b.high});
-  ValueRange range = between(low, high);
-  const bool positive = a.low >= 0 && b.low >= 0 && !a.minus_infinity && !b.minus_infinity;
-  range.plus_infinity = a.infinite() || b.infinite();
-  range.minus_infinity = range.plus_infinity && !positive;
-  range.nan = a.nan || b.nan || (a.infinite() && b.has_zero()) || (b.infinite() && a.has_zero());
-  return with_overflow(range);
-}
-
-/// Of 1 / x.
-ValueRange inverse(const ValueRange& x) {
-  if (is_empty(x) || x.has_zero()) return unknown();
-  const double low = x.infinite() ? 0 : 1 / (x.low > 0 ? x.high : x.low);
-  const double high = 1 / (x.low > 0 ? x.low : x.high);
-  ValueRange range = between(std::min(low, high), std::max(low, high));
-  range.nan = x.nan;
-  return with_overflow(range);
-}
-
-/// The range of a function that does not fall, from the values at and between the infinities.
-template <class Function>
-ValueRange rising(const ValueRange& x, Function&& f) {
-  const double low = f(x.minus_infinity || is_empty(x) ? -std::numeric_limits<double>::infinity() : x.low);
-  const double high = f(x.plus_infinity || is_empty(x) ? std::numeric_limits<double>::infinity() : x.high);
-  ValueRange range = between(low, high);
-  range.nan = x.nan;
-  return with_overflow(range);
 }
 
 ValueRange logarithm(const ValueRange& x) {
@@ -173,23 +113,96 @@ ValueRange extremum(const ValueRange& a, const ValueRange& b, bool maximum) {
   return std::isinf(range.high) ? (range.low = 1, range.high = -1, range) : range;
 }
 
-ValueRange as_type(ElementType type, const ValueRange& x) {
-  switch (type) {
-    case ElementType::i32:
-    case ElementType::i64:
-      if (is_empty(x) || x.infinite() || x.nan) return integer();
-      return between(std::clamp(std::trunc(x.low), kLowestInteger, kHighestInteger),
-                     std::clamp(std::trunc(x.high), kLowestInteger, kHighestInteger));
-    case ElementType::boolean:
-      return between(0, 1);
-    default:
-      return with_overflow(x, largest_of(type));
-  }
-}
+/// Which infinities and NaN count.
+enum class Specials { all, made };
 
-class RangeFinder {
+/// Operations that may overflow, if that counts.
+class Arithmetic {
+ protected:
+  explicit Arithmetic(Specials specials) : specials_(specials) {}
+
+  /// With what lies beyond f32 as infinities.
+  ValueRange with_overflow(ValueRange range, double largest = kLargestFloat) const {
+    if (is_empty(range)) return range;
+    if (std::isnan(range.low) || std::isnan(range.high)) return unknown();
+    if (specials_ == Specials::all) {
+      range.minus_infinity = range.minus_infinity || range.low < -largest;
+      range.plus_infinity = range.plus_infinity || range.high > largest;
+    }
+    range.low = std::clamp(range.low, -largest, largest);
+    range.high = std::clamp(range.high, -largest, largest);
+    return range;
+  }
+
+  ValueRange constant_range(double value) const {
+    if (std::isfinite(value)) return with_overflow(between(value, value));
+    ValueRange range = nothing();
+    range.minus_infinity = std::isinf(value) && value < 0;
+    range.plus_infinity = std::isinf(value) && value > 0;
+    range.nan = std::isnan(value);
+    return range;
+  }
+
+  ValueRange sum(const ValueRange& a, const ValueRange& b) const {
+    ValueRange range = between(a.low + b.low, a.high + b.high);
+    range.minus_infinity = a.minus_infinity || b.minus_infinity;
+    range.plus_infinity = a.plus_infinity || b.plus_infinity;
+    range.nan = a.nan || b.nan || (a.minus_infinity && b.plus_infinity) || (a.plus_infinity && b.minus_infinity);
+    if (is_empty(a) || is_empty(b)) return range.nan || range.infinite() ? unknown() : nothing();
+    return with_overflow(range);
+  }
+
+  ValueRange product(const ValueRange& a, const ValueRange& b) const {
+    if (is_empty(a) || is_empty(b)) return unknown();
+    const auto [low, high] = std::minmax({a.low * b.low, a.low * b.high, a.high * b.low, a.high * b.high});
+    ValueRange range = between(low, high);
+    const bool positive = a.low >= 0 && b.low >= 0 && !a.minus_infinity && !b.minus_infinity;
+    range.plus_infinity = a.infinite() || b.infinite();
+    range.minus_infinity = range.plus_infinity && !positive;
+    range.nan = a.nan || b.nan || (a.infinite() && b.has_zero()) || (b.infinite() && a.has_zero());
+    return with_overflow(range);
+  }
+
+  /// Of 1 / x.
+  ValueRange inverse(const ValueRange& x) const {
+    if (is_empty(x) || x.has_zero()) return unknown();
+    const double low = x.infinite() ? 0 : 1 / (x.low > 0 ? x.high : x.low);
+    const double high = 1 / (x.low > 0 ? x.low : x.high);
+    ValueRange range = between(std::min(low, high), std::max(low, high));
+    range.nan = x.nan;
+    return with_overflow(range);
+  }
+
+  /// The range of a function that does not fall, from the values at and between the infinities.
+  template <class Function>
+  ValueRange rising(const ValueRange& x, Function&& f) const {
+    const double low = f(x.minus_infinity || is_empty(x) ? -std::numeric_limits<double>::infinity() : x.low);
+    const double high = f(x.plus_infinity || is_empty(x) ? std::numeric_limits<double>::infinity() : x.high);
+    ValueRange range = between(low, high);
+    range.nan = x.nan;
+    return with_overflow(range);
+  }
+
+  ValueRange as_type(ElementType type, const ValueRange& x) const {
+    switch (type) {
+      case ElementType::i32:
+      case ElementType::i64:
+        if (is_empty(x) || x.infinite() || x.nan) return integer();
+        return between(std::clamp(std::trunc(x.low), kLowestInteger, kHighestInteger),
+                       std::clamp(std::trunc(x.high), kLowestInteger, kHighestInteger));
+      case ElementType::boolean:
+        return between(0, 1);
+      default:
+        return with_overflow(x, largest_of(type));
+    }
+  }
+
+  Specials specials_;
+};
+
+class RangeFinder : Arithmetic {
  public:
-  explicit RangeFinder(const Nest& nest) : nest_(nest) {}
+  explicit RangeFinder(const Nest& nest, Specials specials = Specials::all) : Arithmetic(specials), nest_(nest) {}
 
   ValueRange of(const Statement& statement, const ScalarExpr& expr) {
     switch (expr.op()) {
@@ -222,7 +235,8 @@ class RangeFinder {
 
   ValueRange of_tensor(const std::string& name) {
     const Tensor& tensor = nest_.tensor(name);
-    if (tensor.role == TensorRole::input) return as_type(tensor.type, unknown());
+    if (tensor.role == TensorRole::input)
+      return as_type(tensor.type, specials_ == Specials::all ? unknown() : between(-kLargestFloat, kLargestFloat));
     if (const auto known = tensors_.find(name); known != tensors_.end()) return known->second;
     if (!open_.insert(name).second) return tensor.type == ElementType::i32 ? integer() : unknown();  // it reads itself
     const ValueRange range = as_type(tensor.type, of_writers(tensor));
@@ -248,7 +262,8 @@ class RangeFinder {
     for (const ScalarParam& scalar : nest_.scalars) {
       if (scalar.name != name) continue;
       ValueRange range = between(std::max(scalar.minimum, -kLargestFloat), std::min(scalar.maximum, kLargestFloat));
-      range.minus_infinity = range.plus_infinity = std::isinf(scalar.minimum) && std::isinf(scalar.maximum);
+      range.minus_infinity = range.plus_infinity =
+          specials_ == Specials::all && std::isinf(scalar.minimum) && std::isinf(scalar.maximum);
       return range;
     }
     return unknown();
@@ -277,8 +292,8 @@ class RangeFinder {
       case ReductionOp::max:
       case ReductionOp::min: {
         const bool maximum = *update.reduction == ReductionOp::max;
-        // Without points it is what it starts from.
-        return either(start, extremum(start, plain(term), maximum));
+        const ValueRange met = extremum(start, plain(term), maximum);
+        return always_has_points(nest_, update) ? met : either(start, met);
       }
       case ReductionOp::add:
         return integers ? integer() : total(start, term, update);
@@ -307,7 +322,7 @@ class RangeFinder {
     return sum(plain(start), terms);
   }
 
-  static ValueRange of_function(ScalarOp op, const std::vector<ValueRange>& args) {
+  ValueRange of_function(ScalarOp op, const std::vector<ValueRange>& args) const {
     const ValueRange& x = args[0];
     switch (op) {
       case ScalarOp::add:
@@ -364,6 +379,10 @@ class RangeFinder {
 
 ValueRange range_of(const Nest& nest, const Statement& statement, const ScalarExpr& expr) {
   return RangeFinder(nest).of(statement, expr);
+}
+
+ValueRange made_range(const Nest& nest, const Statement& statement, const ScalarExpr& expr) {
+  return RangeFinder(nest, Specials::made).of(statement, expr);
 }
 
 ValueRange range_of(const Nest& nest, const std::string& tensor) { return RangeFinder(nest).of_tensor(tensor); }

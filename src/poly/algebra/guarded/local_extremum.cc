@@ -7,8 +7,8 @@
 //            become homogeneous in exp(c (a - m)) (analyse_online); nothing but those sums reads the terms; sums are temporaries of f32 that
 //            elementwise definitions read once they are complete. Each tensor is complete before others read it.
 // Proof      exp(c (a - t)) = exp(c (a - m)) exp(c (m - t)), and the distributive law. It is how parts of a softmax are combined: M. Milakov,
-//            N. Gimelshein, 2018, §3.1; Flash-Decoding, 2023. Where a row's a_j may all be -inf, so that r' is NaN, readers of r take w there,
-//            which is exp(-inf - t) as the terms are.
+//            N. Gimelshein, 2018, §3.1; Flash-Decoding, 2023. Where a row's a_j may all be -inf, terms see m kept finite (finite_lead.h): they
+//            are 0 then, as exp(-inf - t) is, and 0 g_j is NaN where the definition's is. w = exp(c (m - t)) is made of m itself.
 // Rounding   About 2 ulp relative, as for one move of rule online. Terms are at most 1, and so is w.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -18,6 +18,7 @@
 #include <algorithm>
 #include <set>
 
+#include "poly/algebra/analysis/finite_lead.h"
 #include "poly/algebra/analysis/online_plan.h"
 #include "poly/algebra/rules/online.h"
 #include "poly/algebra/rules/rule_list.h"
@@ -73,6 +74,17 @@ void read_source(Nest& nest, const std::string& reader, const Statement& meeting
     const isl::map relation = read.relation.intersect_domain(domain_in(nest, statement)).apply_range(to_source);
     read = {nest.statement(source.lead).write.tensor, relation.gist_domain(statement.domain).coalesce()};
   }
+  replace_statement(nest, statement);
+}
+
+/// Lets a term see the source's extremum kept finite.
+void keep_finite(Nest& nest, const std::string& term, const Source& source) {
+  Statement statement = nest.statement(term);
+  const Statement& lead = nest.statement(source.lead);
+  statement.value = statement.value.rewrite([&](const ScalarExpr& node) {
+    const bool is_lead = node.op() == ScalarOp::read && statement.reads.at(node.ordinal()).tensor == lead.write.tensor;
+    return is_lead ? finite_lead(source.plan, *lead.reduction, node) : node;
+  });
   replace_statement(nest, statement);
 }
 
@@ -187,14 +199,6 @@ std::string add_weight(Nest& nest, const Statement& meeting, const Source& sourc
   return name;
 }
 
-/// The sums of one element times its weight; the weight where the extremum `m` says that all terms are infinite.
-ScalarExpr weighed(const Nest& nest, const Source& source, const ScalarExpr& sum, const ScalarExpr& weight, const ScalarExpr& m) {
-  const ScalarExpr product = build::mul(sum, weight);
-  if (!source.plan.infinite_terms) return product;
-  const double infinity = neutral_element(*nest.statement(source.lead).reduction, ElementType::f32);
-  return build::select(build::equal(m, build::number(infinity)), weight, product);
-}
-
 /// Whoever reads the follower's sums, which are relative to the source's extremum, multiplies them.
 void weigh_sums(Nest& nest, const Statement& meeting, const Source& source, const std::string& follower,
                 const std::string& weight) {
@@ -216,7 +220,7 @@ void weigh_sums(Nest& nest, const Statement& meeting, const Source& source, cons
         const isl::map seen = elements.apply_range(relation).gist_domain(reader.domain).coalesce();
         return ScalarExpr::read(add_read(reader, {other, seen}), ElementType::f32);
       };
-      return weighed(nest, source, node, read(weight, to_weight), read(source.plan.lead_tensor, to_lead));
+      return build::mul(node, read(weight, to_weight));
     });
     compact(reader);
     replace_statement(nest, reader);
@@ -278,7 +282,10 @@ RuleResult apply(const Nest& nest, const std::vector<std::string>& target) {
   if (sources.empty()) refuse_rule(kName, name, why);
   Nest result = nest;
   for (const Source& source : sources) {
-    for (const std::string& term : source.terms) read_source(result, term, meeting, source);
+    for (const std::string& term : source.terms) {
+      read_source(result, term, meeting, source);
+      if (source.plan.infinite_terms) keep_finite(result, term, source);
+    }
     std::vector<std::pair<std::string, std::string>> weights;  // by the followers that they were made for
     for (const std::string& follower : source.plan.followers) {
       auto same = std::find_if(weights.begin(), weights.end(), [&](const auto& made) {

@@ -6,7 +6,7 @@
 // Rewrite    exp2(x * log2(e)), with the factor moved as far back as that.
 // Conditions to move it back: the temporaries are read by exponents of exp, linearly and without other terms, by an extremum that is
 //            itself of this kind, or, extrema, by statements over no more than their elements, which divide the factor out (a row's
-//            log-sum-exp); others may compare them with infinities; each is written by products, sums of which one term takes the factor in (the others are multiplied, which the
+//            log-sum-exp); exponents may keep an extremum finite by a number far out, which is scaled, too; others may compare them with infinities; each is written by products, sums of which one term takes the factor in (the others are multiplied, which the
 //            exponents no longer are), selects of such and infinite constants, or the extremum, of several, too; they hold f32.
 // Proof      exp(x) = 2^(x log2 e). For c > 0: max(c s) = c max(s), c s - c m = c (s - m), c (a + b) = c a + c b, c * (+-inf) = +-inf. The same folding is in
 //            T. Dao, 2023, arXiv:2307.08691.
@@ -20,6 +20,7 @@
 #include <limits>
 #include <set>
 
+#include "poly/algebra/analysis/finite_lead.h"
 #include "poly/algebra/analysis/range_analysis.h"
 #include "poly/algebra/rules/rule_list.h"
 #include "poly/algebra/values/builders.h"
@@ -53,6 +54,23 @@ bool is_meeting(const Statement& statement) {
   return !statement.reduction && (op == ScalarOp::max || op == ScalarOp::min) && is_met(statement.value);
 }
 
+/// A value and the number far out that keeps it finite (finite_lead.h).
+struct LimitedValue {
+  ScalarExpr value, limit;
+};
+
+std::optional<LimitedValue> limited_value(const ScalarExpr& expr) {
+  if (expr.op() != ScalarOp::max && expr.op() != ScalarOp::min) return std::nullopt;
+  const auto inside = inside_finite_lead(expr.op() == ScalarOp::max ? ReductionOp::max : ReductionOp::min, expr);
+  if (!inside || expr.args()[1].op() != ScalarOp::constant) return std::nullopt;
+  return LimitedValue{*inside, expr.args()[1]};
+}
+
+/// log2 e times the number; the largest number stays what it is, as infinities do.
+ScalarExpr scaled_constant(double number) {
+  return ScalarExpr::constant(std::isinf(number) ? number : std::clamp(number * kLog2E, -kLargest, kLargest));
+}
+
 bool is_number(double value) { return std::fabs(value) <= kLargest && std::fabs(value) >= std::numeric_limits<float>::min(); }
 
 /// Multiplies values of one statement by log2 e.
@@ -66,7 +84,7 @@ class Absorber {
     std::optional<ScalarExpr> product = pay ? std::optional(build::mul(expr, build::number(kLog2E))) : std::nullopt;
     switch (expr.op()) {
       case ScalarOp::constant:
-        return absorbed_constant(expr.number());
+        return scaled_constant(expr.number());
       case ScalarOp::scalar:
         return build::mul(expr, build::number(kLog2E));
       case ScalarOp::mul: {
@@ -142,10 +160,6 @@ class Absorber {
     return expr.with_args(args);
   }
 
-  static ScalarExpr absorbed_constant(double number) {
-    return ScalarExpr::constant(std::isinf(number) ? number : std::clamp(number * kLog2E, -kLargest, kLargest));
-  }
-
   std::optional<ScalarExpr> absorb_product(const ScalarExpr& expr) {
     for (const std::size_t k : {std::size_t{1}, std::size_t{0}}) {
       const ScalarExpr& factor = expr.args()[k];
@@ -216,13 +230,15 @@ class ScaledFamily {
   bool add_exponent(const Statement& statement, const ScalarExpr& exponent) {
     const Polynomial sum = polynomial_of(exponent);
     for (const Monomial& term : sum) {
-      if (term.factors.size() != 1 || term.factors[0].second != 1 || term.factors[0].first.op() != ScalarOp::read) return false;
+      if (term.factors.size() != 1 || term.factors[0].second != 1) return false;
+      const auto limited = limited_value(term.factors[0].first);
+      const ScalarExpr value = limited ? limited->value : term.factors[0].first;
+      if (value.op() != ScalarOp::read) return false;
       // A multiple of the scaled value must not overflow where that of the value does not.
       const double multiple = std::fabs(term.coefficient) * kLog2E;
-      const double magnitude = range_of(nest_, statement, term.factors[0].first).magnitude();
+      const double magnitude = range_of(nest_, statement, value).magnitude();
       if (std::fabs(term.coefficient) > 1 && magnitude * multiple > kLargest) return false;
-      const Access& read = statement.reads.at(term.factors[0].first.ordinal());
-      add(read.tensor);
+      add(statement.reads.at(value.ordinal()).tensor);
     }
     return !sum.empty();
   }
@@ -355,6 +371,14 @@ std::set<std::string> scale_families(const Nest& nest, Nest& result) {
   return scaled;
 }
 
+/// Values of scaled families are limited by scaled numbers.
+ScalarExpr with_scaled_limits(const ScalarExpr& expr) {
+  return expr.rewrite([](const ScalarExpr& node) {
+    const auto limited = limited_value(node);
+    return limited ? node.with_args({limited->value, scaled_constant(limited->limit.number())}) : node;
+  });
+}
+
 Nest rewritten(const Nest& nest) {
   Nest result = nest;
   const std::set<std::string> scaled = scale_families(nest, result);
@@ -363,7 +387,8 @@ Nest rewritten(const Nest& nest) {
       if (node.op() != ScalarOp::exp) return node;
       const bool from_family =
           std::any_of(scaled.begin(), scaled.end(), [&](const std::string& t) { return reads_tensor(statement, node, t); });
-      return from_family ? build::unary(ScalarOp::exp2, node.args()[0]) : scaled_exponent(nest, statement, node.args()[0]);
+      return from_family ? build::unary(ScalarOp::exp2, with_scaled_limits(node.args()[0]))
+                         : scaled_exponent(nest, statement, node.args()[0]);
     });
   }
   return result;
