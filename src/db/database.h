@@ -107,7 +107,8 @@ class Database {
   /// Ids of trials with that status, oldest first; those of the system database (negative) after them.
   std::vector<std::int64_t> with_status(TrialStatus status) const;
 
-  /// Throws UserError when there is no such trial, or it has no kernel that is served, or it is in the system database.
+  /// The only pinned one of its problem and device then. Throws UserError when there is no such trial, or it has no kernel that is served, or
+  /// it is in the system database.
   void pin(std::int64_t trial_id, bool pinned);
   /// Of each problem on each device keeps the pinned trials and the fastest `keep` ok ones, those that are served before those that wait
   /// for a check; removes all other trials, and kernels and problems that nothing refers to any more. Returns the number of trials removed.

@@ -50,6 +50,10 @@ void Database::pin(std::int64_t trial_id, bool pinned) {
       if (pinned && row.integer(1) == 0)
         user_error("trial {} cannot be pinned: its kernel waits for a check by this program (nestor db check --run)", trial_id);
       if (pinned) {
+        connection.run(
+            "DELETE FROM pin WHERE trial_id IN (SELECT other.id FROM trial t JOIN trial other USING (problem_id, device_id) "
+            "WHERE t.id = ?)",
+            trial_id);
         store.pin(trial_id);
       } else {
         connection.run("DELETE FROM pin WHERE trial_id = ?", trial_id);

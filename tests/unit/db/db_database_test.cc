@@ -87,7 +87,13 @@ TEST_F(DatabaseTest, TheFastestKernelIsBestUnlessAnotherIsPinned) {
   database.pin(slow, true);
   EXPECT_EQ(database.best(device(), problem({{"n", 64}}))->id, slow);
   EXPECT_EQ(database.best(device(), problem({{"n", 64}}))->kernel->code, "slow");
-  database.pin(slow, false);
+  const std::int64_t other = add({{"n", 64}}, ok_trial(3, "other")), elsewhere = add({{"n", 32}}, ok_trial(3, "elsewhere"));
+  add({{"n", 32}}, ok_trial(1, "fast elsewhere"));
+  database.pin(elsewhere, true);
+  database.pin(other, true);
+  EXPECT_EQ(database.best(device(), problem({{"n", 64}}))->id, other) << "the last one pinned";
+  EXPECT_EQ(database.best(device(), problem({{"n", 32}}))->id, elsewhere) << "another problem's pin stays";
+  database.pin(other, false);
   EXPECT_EQ(database.best(device(), problem({{"n", 64}}))->id, fast);
   EXPECT_FALSE(database.best(device(), problem({{"n", 63}})));
 }
