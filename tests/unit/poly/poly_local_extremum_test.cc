@@ -97,6 +97,7 @@ TEST(LocalExtremum, BothMaximaAreScaledWithTheScores) {
   }
   EXPECT_EQ(exponentials, 4) << "of both sources, and of what their sums meet with";
   EXPECT_THAT(online_targets(scaled), UnorderedElementsAre("old_top", "new_top"));
+  EXPECT_TRUE(rule("factor_extremum").find(rule("local_extremum").apply(nest, {"top"}).nest).empty()) << "they are kept finite";
 }
 
 TEST(LocalExtremum, WhatOthersReadStaysRelativeToAll) {

@@ -6,7 +6,7 @@
 //            joins the difference as one fma, so that a multiplication for each term is saved.
 // Conditions c is a product of positive numbers and of scalars whose range is positive; t is a temporary with that one definition; m
 //            is a temporary that starts from an infinity, or from a number v, and takes nothing but t. Where m is read by more than exponentials
-//            and final results, c (v / c) = v in f32.
+//            and final results, c (v / c) = v in f32. No reader keeps m finite by a number (finite_lead.h).
 // Proof      c > 0 makes x -> c x monotone, rounded or not: max(c x) = c max(x), c (-inf) = -inf, and NaN stays NaN. c is finite, as a scalar
 //            with a range is. c x overflows where t did. c x + h = c (x + h) for h of 0 and infinities.
 // Rounding   c x - c m with products that an fma does not round: 2^-24 |c m| absolute in the exponent, as where c x was rounded before.
@@ -16,6 +16,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "poly/algebra/analysis/finite_lead.h"
 #include "poly/algebra/rules/rule_list.h"
 #include "poly/algebra/values/builders.h"
 #include "poly/algebra/values/nest_edit.h"
@@ -122,6 +123,15 @@ std::string objection(const Nest& nest, const Statement& lead, Plan& plan) {
   if (starts.empty()) return plan.extremum + " has several reductions";
   for (const Statement* start : starts) {
     if (start->value.op() != ScalarOp::constant) return plan.extremum + " does not start from a number";
+  }
+  const ReductionOp extremum = *lead.reduction;
+  for (const Statement* reader : readers_of(nest, plan.extremum)) {
+    bool limited = false;
+    reader->value.visit([&](const ScalarExpr& node) {
+      const auto inside = inside_finite_lead(extremum, node);
+      limited = limited || (inside && reads_tensor(*reader, *inside, plan.extremum));
+    });
+    if (limited) return fmt::format("{} keeps {} finite by a number, which would no longer be seen", reader->name, plan.extremum);
   }
   const auto split = split_value(nest, definition->value);
   if (!split)
