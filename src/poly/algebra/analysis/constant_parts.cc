@@ -146,9 +146,9 @@ class PartFinder {
       const double infinity = std::numeric_limits<double>::infinity();
       take(result, range.nan, clashes ? std::optional(plus ? infinity : -infinity) : std::nullopt, other, piece);
       // What a mask is added to is needed as little as what it is multiplied by.
+      if (piece.value || !known.masked) return;
       const ValueRange made = made_range(nest_, statement_, other);
-      const bool spoils = made.nan || (plus ? made.plus_infinity : made.minus_infinity);
-      if (!piece.value && known.masked && !spoils) {
+      if (!made.nan && !(plus ? made.plus_infinity : made.minus_infinity)) {
         piece.value = result;
         piece.why.clear();
         add_reads(other, piece.factors);
@@ -160,7 +160,7 @@ class PartFinder {
       } else {
         piece.value = 0;
         const ValueRange range = range_of(nest_, statement_, other);
-        if (range.nan || range.plus_infinity || range.minus_infinity) add_reads(other, piece.factors);
+        if (range.nan || range.infinite()) add_reads(other, piece.factors);
       }
     } else if (expr.op() == ScalarOp::div && value == 0 && !second && known.masked) {
       const ValueRange range = range_of(nest_, statement_, other);
@@ -192,8 +192,7 @@ class PartFinder {
     const ScalarExpr bare = strip_casts(expr);
     if (bare.op() != ScalarOp::mul) return bare;
     for (const std::size_t k : {std::size_t{0}, std::size_t{1}}) {
-      const ValueRange factor = range_of(nest_, statement_, bare.args()[k]);
-      if (factor.low > 0 && !factor.has_zero() && !factor.infinite() && !factor.nan) return multiplied_value(bare.args()[1 - k]);
+      if (is_positive(nest_.scalars, strip_casts(bare.args()[k]))) return multiplied_value(bare.args()[1 - k]);
     }
     return bare;
   }

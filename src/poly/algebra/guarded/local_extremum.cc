@@ -203,9 +203,9 @@ std::string add_weight(Nest& nest, const Statement& meeting, const Source& sourc
 void weigh_sums(Nest& nest, const Statement& meeting, const Source& source, const std::string& follower,
                 const std::string& weight) {
   const std::string tensor = nest.statement(follower).write.tensor;
-  const isl::map to_lead = source.plan.lead_elements.at(follower);
-  const isl::map to_weight =
-      to_lead.apply_range(source.elements.reverse()).apply_range(meeting.write.relation.set_range_tuple(weight));
+  const isl::map to_weight = source.plan.lead_elements.at(follower)
+                                 .apply_range(source.elements.reverse())
+                                 .apply_range(meeting.write.relation.set_range_tuple(weight));
   std::vector<std::string> readers;
   for (const Statement* reader : readers_of(nest, tensor)) readers.push_back(reader->name);
   for (const std::string& name : readers) {
@@ -216,11 +216,8 @@ void weigh_sums(Nest& nest, const Statement& meeting, const Source& source, cons
     reader.value = reader.value.rewrite([&](const ScalarExpr& node) {
       if (node.op() != ScalarOp::read || reads.at(node.ordinal()).tensor != tensor) return node;
       const isl::map elements = reads[node.ordinal()].relation.intersect_domain(domain);
-      const auto read = [&](const std::string& other, const isl::map& relation) {
-        const isl::map seen = elements.apply_range(relation).gist_domain(reader.domain).coalesce();
-        return ScalarExpr::read(add_read(reader, {other, seen}), ElementType::f32);
-      };
-      return build::mul(node, read(weight, to_weight));
+      const isl::map seen = elements.apply_range(to_weight).gist_domain(reader.domain).coalesce();
+      return build::mul(node, ScalarExpr::read(add_read(reader, {weight, seen}), ElementType::f32));
     });
     compact(reader);
     replace_statement(nest, reader);

@@ -6,7 +6,8 @@
 // Rewrite    exp2(x * log2(e)), with the factor moved as far back as that.
 // Conditions to move it back: the temporaries are read by exponents of exp, linearly and without other terms, by an extremum that is
 //            itself of this kind, or, extrema, by statements over no more than their elements, which divide the factor out (a row's
-//            log-sum-exp); exponents may keep an extremum finite by a number far out, which is scaled, too; others may compare them with infinities; each is written by products, sums of which one term takes the factor in (the others are multiplied, which the
+//            log-sum-exp); exponents may keep an extremum finite by a number far out, which is scaled, too; others may compare them with
+//            infinities; each is written by products, sums of which one term takes the factor in (the others are multiplied, which the
 //            exponents no longer are), selects of such and infinite constants, or the extremum, of several, too; they hold f32.
 // Proof      exp(x) = 2^(x log2 e). For c > 0: max(c s) = c max(s), c s - c m = c (s - m), c (a + b) = c a + c b, c * (+-inf) = +-inf. The same folding is in
 //            T. Dao, 2023, arXiv:2307.08691.

@@ -108,6 +108,16 @@ struct Plan {
   bool exact = false;  ///< starts need exact quotients
 };
 
+/// Does the reader see the lead's extremum as finite_lead makes it?
+bool keeps_finite(const Statement& reader, const Statement& lead) {
+  bool found = false;
+  reader.value.visit([&](const ScalarExpr& node) {
+    const auto inside = inside_finite_lead(*lead.reduction, node);
+    found = found || (inside && reads_tensor(reader, *inside, lead.write.tensor));
+  });
+  return found;
+}
+
 std::string objection(const Nest& nest, const Statement& lead, Plan& plan) {
   if (lead.reduction != ReductionOp::max && lead.reduction != ReductionOp::min) return "it is no reduction by max or min";
   if (lead.value.op() != ScalarOp::read) return "its term is not one element of a temporary";
@@ -124,14 +134,9 @@ std::string objection(const Nest& nest, const Statement& lead, Plan& plan) {
   for (const Statement* start : starts) {
     if (start->value.op() != ScalarOp::constant) return plan.extremum + " does not start from a number";
   }
-  const ReductionOp extremum = *lead.reduction;
   for (const Statement* reader : readers_of(nest, plan.extremum)) {
-    bool limited = false;
-    reader->value.visit([&](const ScalarExpr& node) {
-      const auto inside = inside_finite_lead(extremum, node);
-      limited = limited || (inside && reads_tensor(*reader, *inside, plan.extremum));
-    });
-    if (limited) return fmt::format("{} keeps {} finite by a number, which would no longer be seen", reader->name, plan.extremum);
+    if (keeps_finite(*reader, lead))
+      return fmt::format("{} keeps {} finite by a number, which would no longer be seen", reader->name, plan.extremum);
   }
   const auto split = split_value(nest, definition->value);
   if (!split)
