@@ -2,6 +2,7 @@
 #include "api/share_journal.h"
 
 #include "db/records/record.h"
+#include "support/codegen_revision.h"
 #include "support/error.h"
 #include "support/system/json_text.h"
 
@@ -66,14 +67,15 @@ void ShareJournal::read() {
 }
 
 bool ShareJournal::finished(const ProblemKey& problem, const DeviceIdentity& device, const ShareBudget& budget) const {
-  const auto [first, last] = entries_.equal_range(key_of(problem, device, budget.fix_all_sizes, kCodegenRevision));
+  const auto [first, last] =
+      entries_.equal_range(key_of(problem, device, budget.fix_all_sizes, kCodegenRevisions.of(device.kind)));
   return std::any_of(first, last, [&](const auto& entry) {
     return entry.second.trials >= budget.trials && entry.second.time_s >= budget.time_s;
   });
 }
 
 void ShareJournal::add(const ProblemKey& problem, const DeviceIdentity& device, const ShareBudget& budget) {
-  const std::string what = key_of(problem, device, budget.fix_all_sizes, kCodegenRevision);
+  const std::string what = key_of(problem, device, budget.fix_all_sizes, kCodegenRevisions.of(device.kind));
   const nlohmann::json line{{"what", nlohmann::json::parse(what)}, {"trials", budget.trials}, {"time_s", budget.time_s}};
   // What a crash cut off before must not swallow this line.
   AppendedFile(path_).add("\n" + json_to_text(line) + "\n");

@@ -2,6 +2,7 @@
 #include "autotune/finalists.h"
 
 #include "autotune/trial/trial_spelling.h"
+#include "support/codegen_revision.h"
 #include "support/system/json_text.h"
 
 #include <algorithm>
@@ -11,8 +12,9 @@ namespace nestor {
 std::vector<Finalist> finalists(const Database& database, const DeviceIdentity& device, const ProblemKey& problem,
                                 const std::set<std::string>& measured, int most) {
   std::vector<TrialRecord> trials = database.trials(device, problem);
-  std::erase_if(trials, [](const TrialRecord& trial) {
-    return trial.own_device || trial.status != TrialStatus::ok || trial.revision != kCodegenRevision || !trial.trusted;
+  std::erase_if(trials, [&](const TrialRecord& trial) {
+    const bool of_now = trial.revision == kCodegenRevisions.of(device.kind);
+    return trial.own_device || trial.status != TrialStatus::ok || !of_now || !trial.trusted;
   });
   std::stable_sort(trials.begin(), trials.end(),
                    [](const TrialRecord& a, const TrialRecord& b) { return a.median_ms < b.median_ms; });

@@ -14,6 +14,7 @@
 #include "autotune/trial/trial_spelling.h"
 #include "autotune/trial/trial_steps.h"
 #include "poly/nest/nest_json.h"
+#include "support/codegen_revision.h"
 #include "support/error.h"
 #include "support/system/json_text.h"
 
@@ -176,7 +177,7 @@ class Tuning {
         if (point && request_.retry_failed) proposals_->try_soon(*point);
         continue;
       }
-      if (trial.revision != kCodegenRevision || !trial.trusted || !trial.own_device) {
+      if (trial.revision != kCodegenRevisions.of(result_.device.kind) || !trial.trusted || !trial.own_device) {
         if (point && ms) of_others.emplace(*ms, *point);
         continue;
       }

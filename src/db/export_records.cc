@@ -32,6 +32,7 @@ constexpr std::string_view kWinnerOrder =
     "p ON p.id = t.problem_id JOIN nest n "
     "ON n.id = p.nest_id"
     " JOIN kernel k ON k.id = t.kernel_id LEFT JOIN pin ON pin.trial_id = t.id WHERE t.status = 'ok' AND served(t.checked, "
+    "d.kind, "
     "t.signer, t.seal)"
     " ORDER BY p.op, p.variant, n.digest, p.sizes, d.key, d.name, d.details, pin.trial_id IS NULL, ? AND EXISTS (SELECT 1 FROM "
     "json_each(CASE WHEN "

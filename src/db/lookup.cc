@@ -91,7 +91,7 @@ constexpr const char* kMeasured =
     " LEFT JOIN problem_size s ON s.problem_id = p.id"
     " WHERE {{}} AND d.kind = ?4 AND (d.key = ?5 AND d.name = ?7) = ?6"
     " AND (EXISTS (SELECT 1 FROM trial t WHERE t.problem_id = p.id AND t.device_id = d.id AND t.status = 'ok' AND t.kernel_id"
-    " IS NOT NULL{} AND served(t.checked, t.signer, t.seal)){})"
+    " IS NOT NULL{} AND served(t.checked, d.kind, t.signer, t.seal)){})"
     " ORDER BY p.id, d.id";
 
 std::vector<Candidate> candidates_by_distance(Store& store, const Ask& ask, bool same_device) {
@@ -124,7 +124,7 @@ std::vector<Candidate> candidates_by_distance(Store& store, const Ask& ask, bool
 constexpr const char* kBest =
     "SELECT t.id, k.architecture, k.valid FROM trial t JOIN kernel k ON k.id = t.kernel_id LEFT JOIN pin ON pin.trial_id = t.id"
     " WHERE {0}t.problem_id = ?1 AND {0}t.device_id = ?2 AND t.status = 'ok' AND t.kernel_id IS NOT NULL{1}"
-    " AND served(t.checked, t.signer, t.seal)"
+    " AND served(t.checked, (SELECT kind FROM device WHERE id = ?2), t.signer, t.seal)"
     " ORDER BY pin.trial_id IS NULL, t.median_ms, t.id";
 
 Connection::Query served_trials(Store& store, const Candidate& candidate) {

@@ -13,7 +13,8 @@ namespace {
 // Trials that pruning keeps: pinned, or among the first ? ok ones with a kernel, by time, of their problem and device.
 constexpr std::string_view kDeleteSlow =
     "DELETE FROM trial WHERE id NOT IN (SELECT trial_id FROM pin) AND id NOT IN ("
-    " SELECT id FROM (SELECT t.id, row_number() OVER (PARTITION BY t.problem_id, d.key ORDER BY NOT served(t.checked, t.signer, "
+    " SELECT id FROM (SELECT t.id, row_number() OVER (PARTITION BY t.problem_id, d.key ORDER BY NOT served(t.checked, d.kind, "
+    "t.signer, "
     "t.seal), t.median_ms, "
     "t.id) AS place"
     "  FROM trial t JOIN device d ON d.id = t.device_id WHERE t.status = 'ok') WHERE place <= ?)";
@@ -44,7 +45,9 @@ void Database::pin(std::int64_t trial_id, bool pinned) {
     return store.in_transaction([&] {
       Connection& connection = store.connection();
       auto row = connection.query(
-          "SELECT status = 'ok' AND kernel_id IS NOT NULL, served(checked, signer, seal) FROM trial WHERE id = ?", trial_id);
+          "SELECT status = 'ok' AND kernel_id IS NOT NULL, served(checked, (SELECT kind FROM device WHERE id = device_id), "
+          "signer, seal) FROM trial WHERE id = ?",
+          trial_id);
       if (!row.step()) user_error("there is no trial {} in {}", trial_id, store.path());
       if (pinned && row.integer(0) == 0) user_error("trial {} cannot be pinned: it has no kernel that ran correctly", trial_id);
       if (pinned && row.integer(1) == 0)
@@ -86,9 +89,9 @@ std::vector<Database::ProblemSummary> Database::summary() const {
   return guarded(store.path(), [&] {
     auto row = store.connection().query(
         "SELECT p.op, p.variant, n.digest, p.id, d.kind, d.name, d.arch, d.units, d.details, count(*),"
-        " sum(t.status = 'ok' AND served(t.checked, t.signer, t.seal)),"
-        " sum(t.status = 'ok' AND t.kernel_id IS NOT NULL AND NOT served(t.checked, t.signer, t.seal)),"
-        " coalesce(min(CASE WHEN t.status = 'ok' AND served(t.checked, t.signer, t.seal) THEN t.median_ms END), 0)"
+        " sum(t.status = 'ok' AND served(t.checked, d.kind, t.signer, t.seal)),"
+        " sum(t.status = 'ok' AND t.kernel_id IS NOT NULL AND NOT served(t.checked, d.kind, t.signer, t.seal)),"
+        " coalesce(min(CASE WHEN t.status = 'ok' AND served(t.checked, d.kind, t.signer, t.seal) THEN t.median_ms END), 0)"
         " FROM trial t JOIN device d ON d.id = t.device_id JOIN problem p ON p.id = t.problem_id JOIN nest n ON n.id = p.nest_id"
         " GROUP BY p.id, d.key ORDER BY p.op, p.variant, n.digest, p.sizes, d.key");
     std::vector<ProblemSummary> found;

@@ -10,7 +10,7 @@ std::vector<std::int64_t> Database::to_check(bool all) const {
   return guarded(store.path(), [&] {
     auto row = store.connection().query(
         "SELECT t.id FROM trial t JOIN problem p ON p.id = t.problem_id JOIN device d ON d.id = t.device_id"
-        " WHERE t.status = 'ok' AND t.kernel_id IS NOT NULL AND (? OR NOT served(t.checked, t.signer, t.seal))"
+        " WHERE t.status = 'ok' AND t.kernel_id IS NOT NULL AND (? OR NOT served(t.checked, d.kind, t.signer, t.seal))"
         " ORDER BY p.op, p.variant, p.sizes, d.key, t.median_ms, t.id",
         std::int64_t{all});
     std::vector<std::int64_t> ids;
@@ -23,9 +23,11 @@ std::int64_t Database::waiting(const std::string& op, const std::string& variant
   const auto count = [&](Store& store) {
     return guarded(store.path(), [&] {
       auto row = store.connection().query(
-          "SELECT count(*) FROM trial t JOIN problem p ON p.id = t.problem_id JOIN nest n ON n.id = p.nest_id WHERE t.status = "
-          "'ok' AND t.kernel_id IS NOT NULL"
-          " AND NOT served(t.checked, t.signer, t.seal) AND ?1 IN ('', p.op) AND ?2 IN ('', p.variant) AND ?3 IN ('', n.digest)",
+          "SELECT count(*) FROM trial t JOIN problem p ON p.id = t.problem_id JOIN nest n ON n.id = p.nest_id JOIN device d ON "
+          "d.id = "
+          "t.device_id WHERE t.status = 'ok' AND t.kernel_id IS NOT NULL"
+          " AND NOT served(t.checked, d.kind, t.signer, t.seal) AND ?1 IN ('', p.op) AND ?2 IN ('', p.variant) AND ?3 IN ('', "
+          "n.digest)",
           op, variant, nest_digest);
       row.step();
       return row.integer(0);
@@ -65,14 +67,14 @@ void Database::store_check(std::int64_t trial_id, const CheckResult& found) {
       auto row = connection.query("SELECT status = 'ok' AND kernel_id IS NOT NULL FROM trial WHERE id = ?", trial_id);
       if (!row.step()) user_error("there is no trial {} in {}", trial_id, store.path());
       if (row.integer(0) == 0) user_error("trial {} has no kernel that ran correctly: there is nothing to check", trial_id);
-      store.read(trial_id, false);  // what was damaged meanwhile must not be sealed anew
+      const auto stored = store.read(trial_id, false);  // what was damaged meanwhile must not be sealed anew
       if (found.status == TrialStatus::ok && found.measured) {
         store.replace_measurement(trial_id, found.device, *found.measured);
       } else if (found.status == TrialStatus::ok) {
         connection.run(
             "UPDATE trial SET checked = max(checked, ?1), revision = CASE WHEN ?2 THEN max(revision, ?1) ELSE revision END"
             " WHERE id = ?3",
-            store.revision(), std::int64_t{found.same_code}, trial_id);
+            store.revision(stored->device.kind), std::int64_t{found.same_code}, trial_id);
       } else {
         connection.run("UPDATE trial SET status = ?, reason = ?, checked = 0 WHERE id = ?", to_string(found.status), found.reason,
                        trial_id);

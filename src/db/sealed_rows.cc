@@ -44,10 +44,10 @@ TrialRecord trial_from(const Connection::Query& row) {
 void Store::make_served_function() {
   const auto served = [](sqlite3_context* context, int, sqlite3_value** values) {
     const Served& here = *static_cast<const Served*>(sqlite3_user_data(context));
-    const bool fresh = sqlite3_value_int64(values[0]) >= here.revision;
-    sqlite3_result_int(context, fresh && here.trust->claims(text_of(values[1]), text_of(values[2])) ? 1 : 0);
+    const bool fresh = sqlite3_value_int64(values[0]) >= here.revisions.of(text_of(values[1]));
+    sqlite3_result_int(context, fresh && here.trust->claims(text_of(values[2]), text_of(values[3])) ? 1 : 0);
   };
-  connection_.raw().createFunction("served", 3, false, served_.get(), served, nullptr, nullptr, nullptr);
+  connection_.raw().createFunction("served", 4, false, served_.get(), served, nullptr, nullptr, nullptr);
 }
 
 std::optional<Store::Row> Store::row_of(std::int64_t trial_id) {

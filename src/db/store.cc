@@ -64,7 +64,7 @@ void limit_size(SQLite::Database& database, std::int64_t bytes) {
 Store::Store(const std::string& path, const DatabaseOptions& options, std::shared_ptr<Trust> trust)
     : path_(path),
       writable_(!options.read_only || path == kInMemory),
-      served_(new Served{options.revision, std::move(trust)}),
+      served_(new Served{options.revisions, std::move(trust)}),
       connection_(connect(path, options)) {
   guarded(path_, [&] {
     make_served_function();
@@ -179,8 +179,8 @@ std::vector<std::int64_t> Store::winners(const DeviceIdentity& device, const Pro
       "SELECT t.id FROM problem p JOIN nest n ON n.id = p.nest_id JOIN trial t ON t.problem_id = p.id JOIN device d ON d.id = "
       "t.device_id LEFT JOIN pin ON pin.trial_id = t.id"
       " WHERE p.op = ?1 AND p.variant = ?2 AND p.sizes = ?3 AND n.digest = ?4 AND d.key = ?5 AND d.name = ?7 AND t.status = 'ok'"
-      " AND t.kernel_id IS NOT NULL AND (?6 OR served(t.checked, t.signer, t.seal))"
-      " ORDER BY NOT served(t.checked, t.signer, t.seal), pin.trial_id IS NULL, t.median_ms, t.id",
+      " AND t.kernel_id IS NOT NULL AND (?6 OR served(t.checked, d.kind, t.signer, t.seal))"
+      " ORDER BY NOT served(t.checked, d.kind, t.signer, t.seal), pin.trial_id IS NULL, t.median_ms, t.id",
       problem.op, problem.variant, canonical_sizes(problem.sizes), problem.nest_digest, device.key(), std::int64_t{unchecked_too},
       device.name);
   std::vector<std::int64_t> ids;

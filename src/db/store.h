@@ -22,9 +22,9 @@ class Store {
 
   const std::string& path() const { return path_; }
   bool writable() const { return writable_; }
-  /// Kernels that were checked by this revision of the code generator, or a later one, are served where their record is trusted. In SQL:
-  /// served(checked, signer, seal), which believes the record's claim; read() verifies it.
-  std::int64_t revision() const { return served_->revision; }
+  /// Kernels that were checked by the revision of the code generator for their kind of device, or a later one, are served where their record
+  /// is trusted. In SQL: served(checked, kind, signer, seal), which believes the record's claim; read() verifies it.
+  std::int64_t revision(std::string_view kind) const { return served_->revisions.of(kind); }
   Trust& trust() { return *served_->trust; }
   /// Trials of the file that come with Nestor, as it is now. Few, and found by an index: look-ups then need not ask of every trial.
   struct Shipped {
@@ -95,7 +95,7 @@ class Store {
   };
   /// What the SQL function needs; its address stays.
   struct Served {
-    std::int64_t revision;
+    CodegenRevisions revisions;
     std::shared_ptr<Trust> trust;
   };
   std::optional<Row> row_of(std::int64_t trial_id);

@@ -1,6 +1,6 @@
-// Nobody changes emitted code without raising kCodegenRevision: code of several operators, by recorded schedules, is compared with what was
-// recorded for the revision. NESTOR_UPDATE_GOLDEN=1 records both anew, the schedules from today's first guesses, unless records of this
-// revision are shipped.
+// Nobody changes emitted code without raising kCodegenRevisions: code of several operators for each kind of device, by recorded schedules, is
+// compared with what was recorded for the revision. NESTOR_UPDATE_GOLDEN=1 records both anew, the schedules from today's first guesses,
+// unless records of this revision are shipped.
 #include "api/operators.h"
 #include "autotune/space/nest/nest_space.h"
 #include "autotune/trial/trial_steps.h"
@@ -102,52 +102,56 @@ std::string fingerprints(const Problem& problem, int sm, const nlohmann::json& r
   return fmt::format("{} {} {} kernels\n", found.hash.hex(), title(problem, sm), found.kernels);
 }
 
-std::string schedules_path() { return std::string(NESTOR_GOLDEN_FOLDER) + "/codegen_schedules.json"; }
+std::string golden_path(const std::string& kind, const char* name) {
+  return fmt::format("{}/codegen_{}_{}", NESTOR_GOLDEN_FOLDER, kind, name);
+}
 
-std::string recorded_path() { return std::string(NESTOR_GOLDEN_FOLDER) + "/codegen_revision.txt"; }
-
-bool records_of_this_revision_are_shipped() {
-  const std::string revision = fmt::format("\"revision\":{}", kCodegenRevision);
+bool records_of_this_revision_are_shipped(const std::string& kind) {
   for (const auto& entry : std::filesystem::directory_iterator(std::string(NESTOR_GOLDEN_FOLDER) + "/../../tuning_db")) {
     if (entry.path().extension() != ".jsonl") continue;
     std::ifstream in(entry.path());
     for (std::string line; std::getline(in, line);) {
-      const std::size_t at = line.find(revision);
-      if (at != std::string::npos && line.find_first_of(",}", at) == at + revision.size()) return true;
+      const nlohmann::json record = nlohmann::json::parse(line);
+      if (!record.contains("device") || record.at("device").at("kind") != kind) continue;
+      if (record.value("revision", 0) == kCodegenRevisions.of(kind)) return true;
     }
   }
   return false;
 }
 
-TEST(CodegenRevision, IsRaisedWhenEmittedCodeChanges) {
-  const std::string head = fmt::format("revision {}\nllvm {}\n", kCodegenRevision, llvm_version());
-  const std::string recorded = test::read_whole(recorded_path());
+class CodegenRevision : public testing::TestWithParam<std::string> {};
+
+TEST_P(CodegenRevision, IsRaisedWhenEmittedCodeChanges) {
+  const std::string kind = GetParam();
+  const std::vector<int> targets = kind == "host" ? std::vector{0} : std::vector{80, 90};
+  const std::string revision = fmt::format("revision {}\n", kCodegenRevisions.of(kind));
+  const std::string recorded_path = golden_path(kind, "revision.txt"), schedules_path = golden_path(kind, "schedules.json");
+  const std::string recorded = test::read_whole(recorded_path);
   const bool update = std::getenv("NESTOR_UPDATE_GOLDEN") != nullptr;
   if (!update && recorded.find(fmt::format("\nllvm {}\n", llvm_version())) == std::string::npos)
     GTEST_SKIP() << "recorded with another version of LLVM, which writes other code: "
                  << recorded.substr(0, recorded.find('\n', 12));
-  const bool raised = recorded.find(fmt::format("revision {}\n", kCodegenRevision)) != 0;
-  const bool record = update && (raised || !records_of_this_revision_are_shipped());
+  const bool record = update && (!recorded.starts_with(revision) || !records_of_this_revision_are_shipped(kind));
   nlohmann::json schedules;
+  if (!record) schedules = nlohmann::json::parse(test::read_whole(schedules_path));
+  std::string now = fmt::format("{}llvm {}\n", revision, llvm_version());
   for (const Problem& problem : problems()) {
-    for (const int sm : {0, 80, 90}) {
+    for (const int sm : targets) {
       if (record) schedules[title(problem, sm)] = guesses(problem, sm);
+      now += fingerprints(problem, sm, schedules);
     }
   }
-  if (!record) schedules = nlohmann::json::parse(test::read_whole(schedules_path()));
-  std::string now = head;
-  for (const Problem& problem : problems()) {
-    for (const int sm : {0, 80, 90}) now += fingerprints(problem, sm, schedules);
-  }
   if (record) {
-    test::write_whole(schedules_path(), schedules.dump(1) + "\n");
-    test::write_whole(recorded_path(), now);
+    test::write_whole(schedules_path, schedules.dump(1) + "\n");
+    test::write_whole(recorded_path, now);
     return;
   }
-  EXPECT_EQ(now, recorded)
-      << "emitted code has changed, so stored kernels are not what their steps give any more: raise kCodegenRevision in "
-         "src/support/codegen_revision.h, then run this test with NESTOR_UPDATE_GOLDEN=1";
+  EXPECT_EQ(now, recorded) << "code for this kind of device (" << kind
+                           << ") has changed, so stored kernels are not what their steps give any more: raise its number in "
+                              "kCodegenRevisions, src/support/codegen_revision.h, then run this test with NESTOR_UPDATE_GOLDEN=1";
 }
+
+INSTANTIATE_TEST_SUITE_P(Kinds, CodegenRevision, testing::Values("host", "cuda"), [](const auto& info) { return info.param; });
 
 }  // namespace
 }  // namespace nestor

@@ -1,4 +1,4 @@
-// A recurrence is evaluated once more, in f32, where bounds are cut.
+// A recurrence is evaluated once more, with roundings, where bounds are cut.
 #include "autotune/oracle/limited_bounds.h"
 
 #include "autotune/oracle/reference.h"
@@ -8,7 +8,8 @@ namespace nestor {
 void limit_bounds_of(const Reference& reference, const HostTensors& inputs, std::vector<OracleSample>& samples, const Nest& nest,
                      bool narrows, int processes) {
   std::vector<OracleSample> limited = samples;
-  if (!limit_bounds(limited, nest, narrows) || !reference.recurrent()) {
+  const bool recurrent = reference.recurrent();
+  if (!limit_bounds(limited, nest, narrows, recurrent) || !recurrent) {
     samples = std::move(limited);
     return;
   }
@@ -17,7 +18,7 @@ void limit_bounds_of(const Reference& reference, const HostTensors& inputs, std:
   std::vector<double> rounded;
   for (const OracleSample& sample : samples)
     rounded.push_back(again.value(sample.tensor, sample.linear, kFullLimit).value_or(sample.value));
-  limit_bounds(samples, nest, narrows, rounded);
+  limit_bounds(samples, nest, narrows, recurrent, rounded);
 }
 
 }  // namespace nestor

@@ -140,8 +140,8 @@ class Reference {
   void evaluate_all(double cost_limit, int processes = 1);
   /// Do statements of a group read what the group writes, as steps of a recurrence do? They may amplify rounding without limit.
   bool recurrent() const { return recurrent_; }
-  /// Runs every statement as evaluate_all() does, but rounds each value to f32, and sums term by term: what one kernel might compute. For
-  /// value() alone.
+  /// Runs every statement as evaluate_all() does, but rounds each value to f32, and terms whose operands may be rounded to 16 bits to those; sums
+  /// term by term: what one kernel might compute. For value() alone.
   void evaluate_rounded(double cost_limit, int processes = 1);
   /// Final value of an element; nothing when no statement writes it. Throws UserError when `cost_limit` (over all calls) is exceeded.
   std::optional<double> value(const std::string& tensor, std::int64_t linear, double cost_limit);

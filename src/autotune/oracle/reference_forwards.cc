@@ -3,6 +3,7 @@
 
 #include "poly/algebra/values/polynomial.h"
 #include "poly/nest/scalar_semantics.h"
+#include "support/element_codec.h"
 #include "support/error.h"
 #include "support/system/available_memory.h"
 #include "support/system/process_team.h"
@@ -149,7 +150,7 @@ void Reference::evaluate_all(double cost_limit, int processes) {
   }
 }
 
-/// In f32, one term after the other: what rounding does to a recurrence.
+/// In f32, one term after the other; terms of products whose operands may be rounded to 16 bits are: what rounding does to a recurrence.
 void Reference::evaluate_rounded(double cost_limit, int processes) {
   rounds_ = true;
   evaluate_all(cost_limit, processes);
@@ -161,6 +162,8 @@ void Reference::store_rounded(int statement, const std::int64_t* dims, const std
   const Store& store = stores_[code.write.tensor];
   LazyDoubles& memory = version_of(code.write.tensor, static_cast<int>(store.writers.size()));
   const auto rounded = [&](double value) { return is_float(code.type) ? static_cast<double>(static_cast<float>(value)) : value; };
+  const ElementType term_type = code.reduction ? rounding_.statements[statement].narrow.value_or(code.type) : code.type;
+  const auto term = [&](int k) { return term_type == code.type ? chunk.values[k] : round_to(term_type, chunk.values[k]); };
   const double neutral = code.reduction ? neutral_element(*code.reduction, code.type) : 0;
   std::array<std::int64_t, kChunk> addresses;
   code.write.elements(dims, strides, count, store.strides, addresses.data());
@@ -169,15 +172,15 @@ void Reference::store_rounded(int statement, const std::int64_t* dims, const std
     double sum = memory.known(first) ? memory.get(first) : neutral;
     if (*code.reduction == ReductionOp::add && is_float(code.type)) {
       auto total = static_cast<float>(sum);
-      for (int k = 0; k < count; ++k) total += static_cast<float>(chunk.values[k]);
+      for (int k = 0; k < count; ++k) total += static_cast<float>(term(k));
       return memory.set(first, static_cast<double>(total));
     }
-    for (int k = 0; k < count; ++k) sum = rounded(semantics::combine(*code.reduction, code.type, sum, rounded(chunk.values[k])));
+    for (int k = 0; k < count; ++k) sum = rounded(semantics::combine(*code.reduction, code.type, sum, rounded(term(k))));
     return memory.set(first, sum);
   }
   for (int k = 0; k < count; ++k) {
     const std::int64_t address = addresses[static_cast<std::size_t>(k)];
-    double value = rounded(chunk.values[k]);
+    double value = rounded(term(k));
     if (code.reduction) {
       const double before = memory.known(address) ? memory.get(address) : neutral;
       value = rounded(semantics::combine(*code.reduction, code.type, before, value));

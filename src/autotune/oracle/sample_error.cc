@@ -19,18 +19,30 @@ namespace {
 
 constexpr double kInfinite = std::numeric_limits<double>::infinity();
 
-/// Of each output: the mean magnitude of its finite samples, and at least 1. A gate that is closed for most elements makes a median small,
-/// and the others no more exact.
-std::map<std::string, double> typical_magnitudes(const std::vector<OracleSample>& samples) {
-  std::map<std::string, std::pair<double, double>> sums;  // of magnitudes, and their number
+/// Means of an output's samples.
+struct Typical {
+  double magnitude = 1;  ///< of finite ones, and at least 1
+  double bound = 0;      ///< of those that have a finite one
+};
+
+/// By output. A gate that is closed for most elements makes a median small, and the others no more exact.
+std::map<std::string, Typical> typical_of(const std::vector<OracleSample>& samples) {
+  struct Sums {
+    double magnitude = 0, finite = 0, bound = 0, bounded = 0;
+  };
+  std::map<std::string, Sums> sums;
   for (const OracleSample& sample : samples) {
     if (!std::isfinite(sample.value)) continue;
-    auto& [sum, count] = sums[sample.tensor];
-    sum += std::fabs(sample.value);
-    ++count;
+    Sums& of = sums[sample.tensor];
+    of.magnitude += std::fabs(sample.value);
+    ++of.finite;
+    if (!std::isfinite(sample.bound)) continue;
+    of.bound += sample.bound;
+    ++of.bounded;
   }
-  std::map<std::string, double> result;
-  for (const auto& [name, of] : sums) result[name] = std::max(1.0, of.first / of.second);
+  std::map<std::string, Typical> result;
+  for (const auto& [name, of] : sums)
+    result[name] = {std::max(1.0, of.magnitude / of.finite), of.bounded > 0 ? of.bound / of.bounded : 0};
   return result;
 }
 
@@ -90,9 +102,9 @@ std::set<std::string> tensors_made_of(const Nest& nest, const Has& has) {
   return found;
 }
 
-/// By sample: so many times what rounding did to samples of its output whose bounds are no larger. In recurrences those are of as many steps.
-std::vector<double> amplified_rounding(const std::vector<OracleSample>& samples, const std::vector<double>& rounded) {
-  constexpr double kOtherRoundings = 64;  ///< of other orders of evaluation
+/// By sample: `times` what rounding did to samples of its output whose bounds are no larger. In recurrences those are of as many steps.
+std::vector<double> amplified_rounding(const std::vector<OracleSample>& samples, const std::vector<double>& rounded,
+                                       double times) {
   std::vector<std::size_t> order(samples.size());
   std::iota(order.begin(), order.end(), 0);
   std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return samples[a].bound < samples[b].bound; });
@@ -102,19 +114,22 @@ std::vector<double> amplified_rounding(const std::vector<OracleSample>& samples,
     double& found = most[samples[k].tensor];
     const double distance = std::fabs(rounded[k] - samples[k].value);
     if (std::isfinite(samples[k].value)) found = std::max(found, std::isfinite(distance) ? distance : kInfinite);
-    amplified[k] = kOtherRoundings * found;
+    amplified[k] = times * found;
   }
   return amplified;
 }
 
 }  // namespace
 
-bool limit_bounds(std::vector<OracleSample>& samples, const Nest& nest, bool narrows, const std::vector<double>& rounded) {
+bool limit_bounds(std::vector<OracleSample>& samples, const Nest& nest, bool narrows, bool recurrent,
+                  const std::vector<double>& rounded) {
+  constexpr double kOtherOrders = 64, kOtherOperands = 8;  ///< roundings to f32, and of operands to 16 bits, that kernels choose
   if (has_floats_of_integers(nest)) return false;
-  const std::vector<double> amplified =
-      rounded.empty() ? std::vector<double>(samples.size()) : amplified_rounding(samples, rounded);
+  const std::vector<double> amplified = rounded.empty()
+                                            ? std::vector<double>(samples.size())
+                                            : amplified_rounding(samples, rounded, narrows ? kOtherOperands : kOtherOrders);
   bool cut = false;
-  const std::map<std::string, double> typical = typical_magnitudes(samples);
+  const std::map<std::string, Typical> typical = typical_of(samples);
   const std::set<std::string> steps = tensors_made_of(nest, has_step), quotients = tensors_made_of(nest, has_quotient);
   for (std::size_t k = 0; k < samples.size(); ++k) {
     OracleSample& sample = samples[k];
@@ -122,8 +137,12 @@ bool limit_bounds(std::vector<OracleSample>& samples, const Nest& nest, bool nar
     // What f32 makes of large sums, or of a quotient by a sum that cancels, is off by more, whoever computes it.
     constexpr double kOfSums = 64, kOfQuotients = 1e4;
     const bool amplifies = !narrows && !nest.tensor(sample.tensor).tolerance;
-    const double factor = !amplifies ? 1 : quotients.contains(sample.tensor) ? kOfQuotients : kOfSums;
-    const double limit = factor * nest.tolerance_of(sample.tensor) * (typical.at(sample.tensor) + std::fabs(sample.value));
+    const Typical& usual = typical.at(sample.tensor);
+    // Estimates of 16-bit rounding are wide, and still tell which elements have the larger terms: exponentials of random numbers differ widely.
+    const bool told = narrows && !recurrent && !nest.tensor(sample.tensor).tolerance && usual.bound > 0;
+    const double terms = told ? std::max(1.0, sample.bound / usual.bound) : 1;
+    const double factor = !amplifies ? terms : quotients.contains(sample.tensor) ? kOfQuotients : kOfSums;
+    const double limit = factor * nest.tolerance_of(sample.tensor) * (usual.magnitude + std::fabs(sample.value));
     const double most = std::max(limit, amplified[k]);
     // So near to what f32 holds nothing says that no step of another order overflows.
     constexpr double kNearOverflow = kInfiniteFrom / 1024;
@@ -166,9 +185,9 @@ std::string amplification_note(const std::vector<OracleSample>& samples, const N
     });
   };
   if (std::none_of(nest.statements.begin(), nest.statements.end(), needs_steps)) return "";
-  const std::map<std::string, double> typical = typical_magnitudes(samples);
+  const std::map<std::string, Typical> typical = typical_of(samples);
   const auto says_nothing = [&](const OracleSample& sample) {
-    return std::isfinite(sample.value) && sample.bound > 2 * (typical.at(sample.tensor) + std::fabs(sample.value));
+    return std::isfinite(sample.value) && sample.bound > 2 * (typical.at(sample.tensor).magnitude + std::fabs(sample.value));
   };
   const auto count = static_cast<std::size_t>(std::count_if(samples.begin(), samples.end(), says_nothing));
   if (2 * count <= samples.size()) return "";

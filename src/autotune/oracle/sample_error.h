@@ -23,11 +23,13 @@ struct OracleSample {
 /// Nor for outputs made of step functions (floor, casts to integers), where rounding that is due may be a whole step. Where all is
 /// computed in f32 and the output has no tolerance of its own, at 64 times that (sums that cancel, sines of large arguments), or 10,000
 /// times for what is made of quotients: what f32 leaves of those by sums that cancel is what the bound says, whoever computes them.
-/// `narrows`: may_round_operands() of the nest. Any thread may call it: it asks isl for nothing.
-/// `rounded`: of recurrences, the samples' values where each value is rounded to f32; empty: not known. Steps may amplify rounding, so
-/// that no bound is cut below 64 times what that rounding does to it, or to samples of the output with smaller bounds.
-/// Returns whether any bound was cut.
-bool limit_bounds(std::vector<OracleSample>& samples, const Nest& nest, bool narrows, const std::vector<double>& rounded = {});
+/// `narrows`: may_round_operands() of the nest. A bound that is above the output's mean then raises its limit in proportion, unless the output
+/// has a tolerance of its own, or the definition is `recurrent` (Reference::recurrent()): bounds of late steps say little.
+/// `rounded`: of recurrences, the samples' values by Reference::evaluate_rounded(); empty: not known. Steps may amplify rounding, so
+/// that no bound is cut below 64 times what that rounding does to it, or to samples of the output with smaller bounds; 8 times with `narrows`.
+/// Returns whether any bound was cut. Any thread may call it: it asks isl for nothing.
+bool limit_bounds(std::vector<OracleSample>& samples, const Nest& nest, bool narrows, bool recurrent = false,
+                  const std::vector<double>& rounded = {});
 
 /// "steps amplify rounding: 900 of 1200 elements at the tuned sizes may be off by more than they are, what tells is the check at small sizes"
 /// where that holds of more than half of the samples of a recurrence, which have been through limit_bounds(); or "900 of 1200 compared elements of

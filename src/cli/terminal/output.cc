@@ -4,6 +4,7 @@
 #include "autotune/trial/trial_spelling.h"
 #include "db/trust/printable.h"
 #include "poly/schedule/schedule.h"
+#include "support/codegen_revision.h"
 #include "support/error.h"
 #include "support/system/json_text.h"
 
@@ -116,10 +117,11 @@ nlohmann::json trial_to_json(const TrialRecord& trial) {
 
 std::string waiting_text(std::int64_t kernels) {
   return fmt::format(
-      "{} for a check by this program (code revision {}), or for a key that is trusted, before being served: nestor db check "
+      "{} for a check by this program (code revision {} on GPUs, {} on hosts), or for a key that is trusted, before being "
+      "served: nestor db check "
       "--run, "
       "or nestor db trust KEY",
-      count_of(kernels, "kernel") + (kernels == 1 ? " waits" : " wait"), kCodegenRevision);
+      count_of(kernels, "kernel") + (kernels == 1 ? " waits" : " wait"), kCodegenRevisions.cuda, kCodegenRevisions.host);
 }
 
 std::string throughput_text(const TrialRecord& trial) {

@@ -3,6 +3,7 @@
 
 #include "db/records/kernel_pack.h"
 #include "db/trust/blake2b.h"
+#include "support/codegen_revision.h"
 #include "support/error.h"
 #include "support/launch_recipe.h"
 
@@ -158,6 +159,9 @@ void normalise(Record& record, CodePlace code) {
   if (trial.max_error < 0) user_error("the error is {}, below 0", trial.max_error);
   if (trial.created.empty()) trial.created = now_utc();
   if (!is_utc_time(trial.created)) user_error("\"{}\" is no time like 2025-01-31T12:00:00Z", trial.created);
+  for (int* revision : {&trial.revision, &trial.checked}) {
+    if (*revision == TrialRecord::kThisProgram) *revision = kCodegenRevisions.of(record.device.kind);
+  }
   if (trial.revision < 0 || trial.checked < 0) user_error("a revision is {}, below 0", std::min(trial.revision, trial.checked));
   if (trial.status != TrialStatus::ok) trial.checked = 0;
   if (trial.kernel) normalise_kernel(*trial.kernel, code);

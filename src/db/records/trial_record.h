@@ -1,15 +1,13 @@
 // What the database keeps of a trial: the device that measured, the problem, the outcome and the kernel.
 #pragma once
 
-#include "db/trust/trust.h"
-#include "nestor/types.h"
-#include "support/codegen_revision.h"
-
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
+#include "db/trust/trust.h"
+#include "nestor/types.h"
 
 namespace nestor {
 
@@ -61,6 +59,8 @@ struct CertificateRecord {
 std::string certificate_digest(std::string_view text);
 
 struct TrialRecord {
+  static constexpr int kThisProgram = -1;  ///< a revision of this program for the record's device, when added
+
   std::int64_t id = 0;  ///< given by the database; negative for trials of the system database
   std::string steps;    ///< schedule as JSON (schedule_to_json)
   TrialStatus status = TrialStatus::ok;
@@ -71,8 +71,8 @@ struct TrialRecord {
   std::string toolchain;           ///< "nestor 0.1.0 llvm 19.1.7"
   std::string created;             ///< ISO 8601, UTC ("2025-01-31T12:00:00Z"); empty when added: now
   std::string report;              ///< JSON: what the compiler and the driver said of the kernel (registers, spills); "" for none
-  int revision = kCodegenRevision;  ///< of the code generator that made its code; 0: before revisions were counted
-  int checked = kCodegenRevision;   ///< last revision whose proofs and checks an ok trial's kernel passed; 0: none
+  int revision = kThisProgram;     ///< of the code generator that made its code; 0: before revisions were counted
+  int checked = kThisProgram;      ///< last revision whose proofs and checks an ok trial's kernel passed; 0: none
   std::optional<KernelRecord> kernel;
   CertificateRecord certificate = {};  ///< of `kernel`; digest may be empty when added
   Signature signature = {};            ///< of the record's seal; empty when added: by the own key

@@ -4,6 +4,7 @@
 #include "autotune/tuner.h"
 
 #include "poly/nest/nest_json.h"
+#include "support/codegen_revision.h"
 #include "support/cuda/fake_cuda_use.h"
 #include "support/error.h"
 #include "support/launch_recipe.h"
@@ -319,7 +320,7 @@ TEST_F(Tuner, MeasuresAgainWhatAnotherRevisionMeasuredTheFastestFirst) {
   ASSERT_FALSE(first->times.empty());
   EXPECT_EQ(*second->measured.begin(), first->times.begin()->second);
   ASSERT_TRUE(after.best.has_value()) << "only what is measured today is served";
-  EXPECT_EQ(after.best->revision, kCodegenRevision);
+  EXPECT_EQ(after.best->revision, kCodegenRevisions.of(second->device().kind));
   EXPECT_EQ(after.best->median_ms, before.best->median_ms);
 }
 
@@ -343,7 +344,7 @@ TEST_F(Tuner, NamesACandidateWithAWrongResult) {
   const TuneResult result = tune(request(measurer, 30));
   std::int64_t first = 0;
   for (const TrialRecord& row : stored(*measurer)) {
-    EXPECT_EQ(row.checked, row.status == TrialStatus::ok ? kCodegenRevision : 0);
+    EXPECT_EQ(row.checked, row.status == TrialStatus::ok ? kCodegenRevisions.of(measurer->device().kind) : 0);
     if (row.status == TrialStatus::wrong && (first == 0 || row.id < first)) first = row.id;
   }
   ASSERT_NE(first, 0) << "the script has wrong ones";

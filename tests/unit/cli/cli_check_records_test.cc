@@ -4,6 +4,7 @@
 #include "autotune/trial/trial_steps.h"
 #include "integration/run_nestor.h"
 #include "poly/nest/nest_json.h"
+#include "support/codegen_revision.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -63,7 +64,7 @@ TEST_F(CheckRecords, WhatPassesServes) {
   EXPECT_EQ(json[0].at("result"), "passed");
   EXPECT_EQ(json[0].at("same_code"), true);
   EXPECT_EQ(query(), 0);
-  EXPECT_EQ(Database::open(path_).trial(id)->revision, kCodegenRevision) << "its steps give the stored code";
+  EXPECT_EQ(Database::open(path_).trial(id)->revision, kCodegenRevisions.host) << "its steps give the stored code";
   EXPECT_THAT(nestor({"db", "check", "--run", "--target", "host"}).out, HasSubstr("0 kernels checked"));
 }
 

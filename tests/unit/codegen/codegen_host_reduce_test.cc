@@ -54,6 +54,24 @@ TEST(HostReduce, ColumnsAccumulateAsVectors) {
   }
 }
 
+// A mean that each row has, and a result that it writes once, must not make rows the lanes: each term would be gathered.
+TEST(HostReduce, LanesFollowTheTermsAndNotWhatARowHasOnce) {
+  const ScalarExpr distance = op(ScalarOp::sub, {read(0), read(1)});
+  const TileProgram squares = program({"M", "N"},
+                                      {argument("in", TensorRole::input, {M, N}), argument("mean", TensorRole::input, {M}),
+                                       argument("out", TensorRole::output, {M})},
+                                      node(reduction({dim("i", M), dim("j", N, true)}, {2, {i}}, {{0, {i, j}}, {1, {i}}},
+                                                     op(ScalarOp::mul, {distance, distance}), ReductionOp::add, true)));
+  for (const std::int64_t n : {1, 7, 40, 71}) {
+    RunOptions options;
+    options.tolerance = 1e-5;
+    expect_right(squares, {{"M", 5}, {"N", n}}, options);
+  }
+  const std::string text = compile_host(squares, {"x86-64-v4", "", 64, 32}, {.keep_ir = true}).assembly;
+  EXPECT_NE(text.find("vsubps"), std::string::npos);
+  EXPECT_EQ(text.find("vinsertps"), std::string::npos) << "terms are gathered";
+}
+
 TEST(HostReduce, IntegersAndSixteenBitAccumulators) {
   const ScalarExpr x = ScalarExpr::read(0, ElementType::i32);
   const TileProgram integers = program(

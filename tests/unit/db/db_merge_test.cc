@@ -1,5 +1,6 @@
 // Merging shares in any order, any number of times, gives the same records; backups are whole.
 #include "db/database.h"
+#include "support/codegen_revision.h"
 #include "support/error.h"
 #include "unit/db/db_fixture.h"
 
@@ -27,14 +28,14 @@ class Merging : public testing::Test {
   // Three shares that overlap: one was checked later, one has a failed check and a pin, one comes from a file of lines.
   Merging() {
     Database first = Database::open(folder.file("1.db")), second = Database::open(folder.file("2.db"));
-    for (int k = 1; k <= 4; ++k) add(first, k, kCodegenRevision - 1);
-    for (int k = 3; k <= 6; ++k) add(second, k, kCodegenRevision);
+    for (int k = 1; k <= 4; ++k) add(first, k, kCodegenRevisions.host - 1);
+    for (int k = 3; k <= 6; ++k) add(second, k, kCodegenRevisions.host);
     second.store_check(2, {TrialStatus::wrong, "error 0.5 at y[0]"});
     second.pin(3, true);
     first.add_trial(device(), problem({{"n", 1}}), kNest, failed_trial(TrialStatus::crash, "it fell"));
     Database third = Database::open(folder.file("3.db"));
-    add(third, 4, kCodegenRevision);
-    add(third, 7, kCodegenRevision);
+    add(third, 4, kCodegenRevisions.host);
+    add(third, 7, kCodegenRevisions.host);
     third.export_file(folder.file("3.jsonl"));
   }
 

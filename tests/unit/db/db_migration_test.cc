@@ -78,7 +78,7 @@ TEST(Migration, AVersion1FileKeepsItsRecords) {
   build_version_1(folder.file("old.db"));
   // Its kernel was checked by no revision that counts: it is there, and not served.
   EXPECT_EQ(Database::open(folder.file("old.db")).query(device(), "scale", "f32", "", {{"n", 64}}).kind, MatchKind::none);
-  Database database = Database::open(folder.file("old.db"), {.revision = 0});
+  Database database = Database::open(folder.file("old.db"), {.revisions = {0, 0}});
   EXPECT_EQ(database.query(device(), "scale", "f32", "", {{"n", 64}}).kind, MatchKind::none) << "nobody signed it";
   EXPECT_EQ(database.sign_all(), 1);
   const Match match = database.query(device(), "scale", "f32", "", {{"n", 64}});

@@ -1,6 +1,7 @@
 // Files of records with their packs: a database that goes through them is the same, row by row and byte by byte.
 #include "db/database.h"
 #include "db/records/kernel_pack.h"
+#include "support/codegen_revision.h"
 #include "support/hash.h"
 #include "unit/db/db_fixture.h"
 
@@ -25,7 +26,7 @@ class RecordFiles : public testing::Test {
       TrialRecord trial = ok_trial(0.1 * k, std::string("code\0\xff", 6) + std::string(1000, 'x') + std::to_string(k / 2));
       trial.report = k == 1 ? R"({"registers":40})" : "";
       trial.revision = 3 + k;
-      trial.checked = kCodegenRevision;
+      trial.checked = kCodegenRevisions.host;
       from.add_trial(device(), problem({{"n", k}}, "scale", k < 3 ? "d1" : "d2"), k < 3 ? kNest : R"({"op":"other"})", trial);
     }
     TrialRecord wrong = failed_trial(TrialStatus::wrong, "worst at y[\"3\"]\n");
@@ -104,7 +105,7 @@ TEST_F(RecordFiles, CodeMayStayInTheLines) {
 TEST_F(RecordFiles, LinesOfOlderProgramsAreStillRead) {
   // As version 0.1 wrote them before there were packs.
   std::ofstream(path("old.jsonl"))
-      << R"({"checked":)" << kCodegenRevision
+      << R"({"checked":)" << kCodegenRevisions.host
       << R"(,"created":"2025-01-31T12:00:00Z","device":{"arch":"testcpu","details":{},"kind":"host",)"
          R"("name":"Test CPU","units":2},"format":1,"kernel":{"architecture":"x","code":"b2xkIGNvZGU=",)"
       << R"("hash":")" << Hasher().add("old code").add(recipe_to_json(recipe()).dump()).hex() << R"(",)"

@@ -1,5 +1,6 @@
 // Revisions of the code generator: what another one made is kept, found again and listed, but serves only after a check.
 #include "db/database.h"
+#include "support/codegen_revision.h"
 #include "unit/db/db_fixture.h"
 
 #include <gmock/gmock.h>
@@ -25,7 +26,7 @@ TrialRecord trial_of(int revision, int checked, double median_ms, const std::str
 
 class Revisions : public testing::Test {
  protected:
-  Database open(int revision) const { return Database::open(folder_.file("1.db"), {.revision = revision}); }
+  Database open(int revision) const { return Database::open(folder_.file("1.db"), {.revisions = {revision, revision}}); }
   std::int64_t add(Database& database, const TrialRecord& trial) const {
     return database.add_trial(device(), problem(kSizes), kNest, trial);
   }
@@ -51,6 +52,43 @@ TEST_F(Revisions, AKernelServesThisRevisionWhenItOrALaterOneCheckedIt) {
     EXPECT_EQ(row.waiting, served ? 0 : 1);
     EXPECT_EQ(row.best_ms, served ? 2 : 0);
   }
+}
+
+TEST_F(Revisions, HostsAndGpusHaveRevisionsOfTheirOwn) {
+  const DeviceIdentity gpu{"cuda", "Test GPU", "sm_90", 132, R"({"memory":1})"};
+  const std::string path = folder_.file("kinds.db");
+  const auto of = [&](const DeviceIdentity& device, const Database& database) {
+    return database.query(device, "scale", "f32", "", kSizes).kind == MatchKind::exact;
+  };
+  {
+    Database database = Database::open(path, {.revisions = {.cuda = 3, .host = 5}});
+    add(database, trial_of(5, 5, 2, "host code"));
+    TrialRecord gpu_trial = trial_of(3, 3, 1, "GPU code");
+    gpu_trial.kernel->architecture = "sm_90";
+    database.add_trial(gpu, problem(kSizes), kNest, gpu_trial);
+    EXPECT_TRUE(of(device(), database));
+    EXPECT_TRUE(of(gpu, database)) << "3 is the revision for GPUs";
+    EXPECT_EQ(database.waiting("scale", "f32"), 0);
+  }
+  Database database = Database::open(path, {.revisions = {.cuda = 3, .host = 6}});
+  EXPECT_FALSE(of(device(), database)) << "host code has changed";
+  EXPECT_TRUE(of(gpu, database)) << "which is nothing to a GPU";
+  EXPECT_EQ(database.waiting("scale", "f32"), 1);
+  const std::vector<std::int64_t> waiting = database.to_check();
+  ASSERT_EQ(waiting.size(), 1u);
+  EXPECT_THROW(database.pin(waiting[0], true), UserError);
+  database.store_check(waiting[0], {TrialStatus::ok, "", true});
+  EXPECT_EQ(database.trial(waiting[0])->checked, 6) << "the revision for hosts";
+  EXPECT_TRUE(of(device(), database));
+}
+
+TEST_F(Revisions, ATrialOfThisProgramHasTheRevisionOfItsDevice) {
+  const DeviceIdentity gpu{"cuda", "Test GPU", "sm_90", 132, R"({"memory":1})"};
+  Database database = Database::open(folder_.file("this.db"));
+  const auto host_trial = database.trial(add(database, ok_trial(2, "host code")));
+  const auto gpu_trial = database.trial(database.add_trial(gpu, problem(kSizes), kNest, ok_trial(1, "GPU code")));
+  EXPECT_EQ(std::pair(host_trial->revision, host_trial->checked), std::pair(kCodegenRevisions.host, kCodegenRevisions.host));
+  EXPECT_EQ(std::pair(gpu_trial->revision, gpu_trial->checked), std::pair(kCodegenRevisions.cuda, kCodegenRevisions.cuda));
 }
 
 TEST_F(Revisions, AnUncheckedKernelNeverTakesThePlaceOfACheckedOne) {
@@ -131,7 +169,7 @@ TEST_F(Revisions, LinesKeepThemAndOldLinesHaveNone) {
     old.erase(old.find(key), key.size());
   old = without_signature(old);
 
-  Database other = Database::open(folder_.file("2.db"), {.revision = 4});
+  Database other = Database::open(folder_.file("2.db"), {.revisions = {4, 4}});
   std::istringstream first(old);
   EXPECT_EQ(other.import_records(first).added, 1);
   EXPECT_EQ(match(other), MatchKind::none);
@@ -162,9 +200,9 @@ TEST_F(Revisions, OnlyOkTrialsAreChecked) {
 }
 
 TEST_F(Revisions, TheSystemDatabasesKernelsWaitToo) {
-  Database system = Database::open(folder_.file("system.db"), {.revision = 1});
+  Database system = Database::open(folder_.file("system.db"), {.revisions = {1, 1}});
   add(system, trial_of(1, 1, 1, "system"));
-  const DatabaseOptions options{.system_path = folder_.file("system.db"), .revision = 2};
+  const DatabaseOptions options{.system_path = folder_.file("system.db"), .revisions = {2, 2}};
   Database database = Database::open(folder_.file("1.db"), options);
   EXPECT_EQ(match(database), MatchKind::none);
   EXPECT_EQ(database.waiting("", ""), 1);

@@ -4,6 +4,7 @@
 #include "db/records/record.h"
 #include "db/trust/blake2b.h"
 #include "db/trust/key_files.h"
+#include "support/codegen_revision.h"
 #include "support/error.h"
 #include "unit/db/db_fixture.h"
 
@@ -136,7 +137,7 @@ TEST_F(Trusting, AnUntrustedLineDoesNotTouchWhatIsTrusted) {
   line.erase("signature");
   line["checked"] = 1000;
   EXPECT_EQ(import(database, line.dump()).checked, 0);
-  EXPECT_EQ(database.trial(id)->checked, kCodegenRevision);
+  EXPECT_EQ(database.trial(id)->checked, kCodegenRevisions.host);
   EXPECT_TRUE(database.trial(id)->trusted);
 }
 

@@ -79,21 +79,34 @@ Range range_of(OpContext& context, int dim, const std::vector<IntExpr>& bounds) 
 
 namespace {
 
-double score_of(const OpContext& context, int dim) {
+/// Does the access stay where it is while the op sums up: a load or a store for each sum, not for each term?
+bool once_a_sum(const OpContext& context, int access) {
+  bool sums = false;
+  for (std::size_t dim = 0; dim < context.op.dims.size(); ++dim) {
+    if (!context.op.dims[dim].reduced) continue;
+    if (context.motion(access, static_cast<int>(dim)) != OpContext::Motion::none) return false;
+    sums = true;
+  }
+  return sums;
+}
+
+/// How well lanes along the dim suit the op's accesses; those that are made once a sum count `of_sums` times.
+double score_of(const OpContext& context, int dim, double of_sums) {
   double score = 0;
   const auto add = [&](int access, double unit, double none, double strided) {
+    const double times = once_a_sum(context, access) ? of_sums : 1;
     switch (context.motion(access, dim)) {
       case OpContext::Motion::unit:
-        score += unit;
+        score += times * unit;
         break;
       case OpContext::Motion::none:
-        score += none;
+        score += times * none;
         break;
       case OpContext::Motion::strided:
-        score += strided;
+        score += times * strided;
         break;
       case OpContext::Motion::irregular:
-        score += strided - 1;
+        score += times * (strided - 1);
         break;
     }
   };
@@ -115,6 +128,9 @@ bool tail_by_mask(const OpContext& context, int dim) {
   }
   return fits(OpContext::kWrite);
 }
+
+/// A sum has some terms: what is loaded or stored once for all of them hardly tells which dim has the better lanes.
+constexpr double kOfSums = 0.25;
 
 /// Is a vector worth its gathered lanes?
 bool worth_it(const TileOp& op, double score) { return score > 0 || wished_vectors(op) < 4; }
@@ -165,8 +181,10 @@ VectorChoice choose_vector(const OpContext& context, const std::vector<int>& can
     if (!d.reduced && context.motion(OpContext::kWrite, dim) == OpContext::Motion::none) continue;
     const auto extent = d.max_extent ? d.max_extent : context.extent(dim);
     if (extent && *extent <= 1) continue;
-    const double score = d.kind == LoopKind::vectorize ? 1000 : score_of(context, dim);
-    if (!worth_it(context.op, score) || (choice.dim >= 0 && score < best)) continue;
+    const bool asked = d.kind == LoopKind::vectorize;
+    if (!asked && !worth_it(context.op, score_of(context, dim, 1))) continue;
+    const double score = asked ? 1000 : score_of(context, dim, kOfSums);
+    if (choice.dim >= 0 && score < best) continue;
     choice.dim = dim;
     best = score;
     requested = d.kind == LoopKind::vectorize ? d.factor : 0;
