@@ -18,6 +18,7 @@ namespace {
 struct ProductAxes {
   int row = -1, column = -1;  ///< the innermost common axes that one operand alone has
   int places = -1;            ///< the common axis that both operands and the result lie along in memory, if there is one
+  bool other_terms = false;   ///< terms are no products: what changes along rows and columns alike is an operand, too
 };
 
 /// Terms of a sum from which its results are worth going to memory, rather than being computed where they are read.
@@ -76,12 +77,42 @@ ProductAxes axes_of_one(const FusionGroup& group, const std::vector<int>& of_a, 
   return axes;
 }
 
+/// Of a long sum whose terms are made of values of rows, of values of columns, and of what stays the same for all of an element's terms (what
+/// neighbours say, and how far they are): blocks of few rows read values of columns seldom. nullopt: it is no such sum.
+std::optional<ProductAxes> axes_of_other_terms(const LoopGroup& loop_group, const Statement& statement,
+                                               const FusionGroup& group) {
+  const std::vector<int> written = followed_axes(loop_group, statement.write);
+  if (!statement.reduction || terms_of_sum(loop_group) < kFewestTerms || written.empty() || !has(group.axes, written.back()))
+    return std::nullopt;
+  ProductAxes axes;
+  axes.other_terms = true;
+  axes.column = written.back();
+  const auto is_long = [&](int axis) {
+    return loop_group.extents[static_cast<std::size_t>(loop_group.position_of(axis))] >= nvptx::kFewestTerms;
+  };
+  for (const int row : group.axes) {
+    bool of_rows = false, of_columns = false, of_both = false;
+    for (const Access& read : statement.reads) {
+      const std::vector<int> own = followed_axes(loop_group, read);
+      const bool summed = std::any_of(own.begin(), own.end(), [&](int axis) {
+        return axis >= 0 && loop_group.reduced[static_cast<std::size_t>(loop_group.position_of(axis))];
+      });
+      if (!summed) continue;
+      of_rows = of_rows || (has(own, row) && !has(own, axes.column));
+      of_columns = of_columns || (!has(own, row) && has(own, axes.column) && own.back() == axes.column);
+      of_both = of_both || (has(own, row) && has(own, axes.column));
+    }
+    if (row != axes.column && of_rows && of_columns && !of_both && is_long(row)) axes.row = row;
+  }
+  return axes.row >= 0 && is_long(axes.column) ? std::optional(axes) : std::nullopt;
+}
+
 /// Of the product that a statement sums up; nullopt where each operand has all axes of the result, or it is no product.
 std::optional<ProductAxes> axes_of(const LoopGroup& loop_group, const Statement& statement, const FusionGroup& group) {
   const auto product = unscaled_contraction_of(statement);
   const auto operands =
       product ? std::optional(std::pair(product->a, product->b)) : operands_of_terms(loop_group, statement, group);
-  if (!operands) return std::nullopt;
+  if (!operands) return axes_of_other_terms(loop_group, statement, group);
   const auto axes_of_read = [&](int ordinal) {
     return followed_axes(loop_group, statement.reads[static_cast<std::size_t>(ordinal)]);
   };
@@ -125,6 +156,24 @@ std::vector<NamedValues> tiles_along_places(const NestStructure& structure, cons
   return points;
 }
 
+/// Few rows for each thread, which has neighbouring columns of them: it reads what belongs to columns anew for each row.
+std::vector<NamedValues> tiles_of_other_terms(const NestStructure& structure, const FusionGroup& group, const ProductAxes& axes) {
+  struct Shape {
+    std::int64_t rows, columns, threads;
+  };
+  std::vector<NamedValues> points;
+  for (const Shape& shape : {Shape{16, 64, 256}, Shape{32, 64, 512}, Shape{32, 32, 256}}) {
+    NamedValues values{{"reduction_axis", -1}, {"cluster", 1},   {"persistent", 0},         {"prefetch", 0},
+                       {"staging", 0},         {"streaming", 0}, {"threads", shape.threads}};
+    for (const int axis : group.axes)
+      values["tile." + structure.axes[static_cast<std::size_t>(axis)].name] = axis == axes.row      ? shape.rows
+                                                                              : axis == axes.column ? shape.columns
+                                                                                                    : 1;
+    points.push_back(std::move(values));
+  }
+  return points;
+}
+
 /// Those of the first product of the group's heaviest loop group.
 std::optional<ProductAxes> axes_of(const Nest& nest, const NestStructure& structure, const FusionGroup& group) {
   const LoopGroup& heavy = structure.loop_groups[static_cast<std::size_t>(group.heaviest)];
@@ -163,6 +212,7 @@ std::vector<NamedValues> likely_product_tiles(const Nest& nest, const NestStruct
                                               const GpuLimits& limits) {
   const auto axes = axes_of(nest, structure, group);
   if (!axes) return {};
+  if (axes->other_terms) return tiles_of_other_terms(structure, group, *axes);
   constexpr std::int64_t kFewestPlaces = 32;
   if (axes->places >= 0 && structure.axes[static_cast<std::size_t>(axes->places)].extent >= kFewestPlaces)
     return tiles_along_places(structure, group, *axes);

@@ -55,6 +55,24 @@ inline Nest chained_matrices(ElementType type = ElementType::f32, const std::str
       .build();
 }
 
+/// out[u, v] = sum over l and z < 128 of x[u, 128 l + z] w[v, 128 l + z] a[u, l] b[v, l]: operands with a scale for each block of their terms.
+inline Nest products_with_scales(ElementType type = ElementType::f16) {
+  const std::string element = "0 <= u < N and 0 <= v < M";
+  return NestBuilder("products_with_scales", {{"N", 4096}, {"M", 2048}, {"L", 16}})
+      .tensor("x", TensorRole::input, {"N", "128 * L"}, type)
+      .tensor("w", TensorRole::input, {"M", "128 * L"}, type)
+      .tensor("a", TensorRole::input, {"N", "L"})
+      .tensor("b", TensorRole::input, {"M", "L"})
+      .tensor("sums", TensorRole::temporary, {"N", "M"})
+      .tensor("out", TensorRole::output, {"N", "M"}, type)
+      .statement("init[u, v] : " + element, "sums[u, v]", {}, number(0))
+      .statement("sum[u, v, l, z] : " + element + " and 0 <= l < L and 0 <= z < 128", "sums[u, v]",
+                 {"x[u, 128 l + z]", "w[v, 128 l + z]", "a[u, l]", "b[v, l]"}, wide(0, type) * wide(1, type) * read(2) * read(3),
+                 ReductionOp::add)
+      .statement("out[u, v] : " + element, "out[u, v]", {"sums[u, v]"}, ScalarExpr::cast(type, read(0)))
+      .build();
+}
+
 /// out[u, k] = sum over j of (sum over i of x[u, i] m[i, j]) y[j, k], with `terms` values of i, which are many by default. `one_sum`: over i and j.
 inline Nest long_chain(ElementType type = ElementType::bf16, bool one_sum = false, const std::string& terms = "I") {
   const std::string element = " : 0 <= u < N and 0 <= k < K", inner = " : 0 <= u < N and 0 <= j < J";

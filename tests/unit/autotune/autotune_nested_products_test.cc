@@ -124,6 +124,39 @@ TEST(NestedProductsSpace, InfinitiesAndNaNStayWhereTheyAre) {
 }
 
 /// A product of three matrices as one sum, on hosts: N^3 terms, and infinities where the definition has them.
+TEST(NestedProductsSpace, BlocksOfTermsWithScalesAreAddedUpInRegisters) {
+  const Nest nest = products_with_scales();
+  expect_right(nest, {{"N", 4096}, {"M", 2048}, {"L", 16}}, {{"N", 70}, {"M", 136}, {"L", 3}}, 2);
+  Guesses all(nest, {{"N", 4096}, {"M", 2048}, {"L", 16}});
+  const TileProgram program = all.program(0);
+  const CompiledNvptx compiled = compile_nvptx(program, {});
+  EXPECT_EQ(compiled.plans->kernels.size(), 1U);
+  constexpr std::int64_t kRows = 66, kColumns = 40, kBlocks = 2;
+  testing::NestInputs inputs{{{"N", kRows}, {"M", kColumns}, {"L", kBlocks}}, {}, {}};
+  std::mt19937 random(3);
+  const auto fill = [&](const char* tensor, std::int64_t elements) {
+    for (std::int64_t k = 0; k < elements; ++k) inputs.tensors[tensor].push_back(1 + static_cast<double>(random() % 3));
+  };
+  fill("x", kRows * 128 * kBlocks);
+  fill("w", kColumns * 128 * kBlocks);
+  fill("a", kRows * kBlocks);
+  fill("b", kColumns * kBlocks);
+  inputs.tensors["w"][5 * 128 * kBlocks + 9] = 0;     // meets infinite scales: NaN
+  inputs.tensors["w"][6 * 128 * kBlocks + 130] = -2;  // both signs in a block
+  const std::vector<double> specials{kInfinity, -kInfinity, kNaN, 0};
+  for (std::int64_t row = 0; row < kRows; row += 3)
+    inputs.tensors["a"][static_cast<std::size_t>(row * kBlocks + row % kBlocks)] =
+        specials[static_cast<std::size_t>(row / 3) % 4];
+  inputs.tensors["b"][7 * kBlocks] = kInfinity;
+  inputs.tensors["x"][4 * 128 * kBlocks + 17] = -kInfinity;
+  const std::vector<double> want = testing::run_oracle(nest, inputs, false).at("out");
+  EXPECT_EQ(testing::special_difference(testing::run_emulated(compiled, program, inputs).at("out"), want), "");
+  const auto count = [&](const auto& is) { return std::count_if(want.begin(), want.end(), is); };
+  EXPECT_GT(count([](double value) { return std::isnan(value); }), 10);
+  EXPECT_GT(count([](double value) { return std::isinf(value); }), 10);
+  EXPECT_GT(count([](double value) { return std::isfinite(value); }), 10);
+}
+
 TEST(NestedSumsSpace, HostsTakeInnerSumsOnce) {
   const Nest nest = chained_matrices();
   const Sizes large{{"N", 64}, {"I", 48}, {"J", 40}, {"K", 56}};

@@ -234,6 +234,38 @@ TEST(Pairs, ASumOfAllIsCutIntoPartsThoughItSharesNoAxisWithTheRestAnyMore) {
   EXPECT_GT(guesses, 0);
 }
 
+/// out[i, d] = sum over j of w[i, j] (s[j, d] + x[i, d] - x[j, d]): what others say, and how far they are.
+Nest pulled_points() {
+  const std::string element = "0 <= i < N and 0 <= d < D";
+  return NestBuilder("pulled_points", {{"N", 4096}, {"D", 64}})
+      .tensor("w", TensorRole::input, {"N", "N"})
+      .tensor("s", TensorRole::input, {"N", "D"})
+      .tensor("x", TensorRole::input, {"N", "D"})
+      .tensor("out", TensorRole::output, {"N", "D"})
+      .statement("init[i, d] : " + element, "out[i, d]", {}, number(0))
+      .statement("sum[i, d, j] : " + element + " and 0 <= j < N", "out[i, d]", {"w[i, j]", "s[j, d]", "x[i, d]", "x[j, d]"},
+                 read(0) * (read(1) + (read(2) - read(3))), ReductionOp::add)
+      .build();
+}
+
+TEST(Pairs, BlocksOfSeveralRowsShareWhatOthersSay) {
+  SearchedProblem problem(pulled_points(), {{"N", 4096}, {"D", 64}});
+  int guesses = 0;
+  for (const Point& point : problem.space->defaults()) {
+    const Candidate candidate = problem.space->candidate(point);
+    if (!candidate.infeasible.empty()) continue;
+    const auto has_split = [&](const std::string& loop) {
+      return std::any_of(candidate.steps.begin(), candidate.steps.end(), [&](const Step& step) {
+        return step.name == "split" && step.args.at(0) == loop && step.args.at(1).get<int>() >= 16;
+      });
+    };
+    EXPECT_TRUE(has_split("sum.i") && has_split("sum.d")) << guesses;
+    EXPECT_EQ(problem.difference(point, {{"N", 37}, {"D", 19}}), "") << guesses;
+    if (++guesses == 2) break;
+  }
+  EXPECT_EQ(guesses, 2);
+}
+
 /// near[i, j] = relu(x[i] - x[j]), all = sum over i and j of near[i, j], out[i] = sum over j of near[i, j] / all: one result, and one for each row.
 Nest shares_of_all(std::int64_t rows) {
   const std::string pair = "0 <= i < N and 0 <= j < N";

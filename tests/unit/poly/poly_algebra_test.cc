@@ -437,6 +437,37 @@ TEST(Recompute, AStepOfALongerDefinitionIsComputedByIt) {
       << describe(once);
 }
 
+/// out[c, n] = x[c, n] u[n] with u[n] = t[n] / s, s = sum over n of t[n] and t[n] = x[0, n] / 2 + x[1, n]: a value of each pixel, for its channels.
+Nest weighed_channels(const std::string& channels, bool of_functions = false) {
+  const ScalarExpr sum = read(0) * number(0.5) + read(1);
+  return samples::NestBuilder("weighed", {{"N", 5}})
+      .tensor("x", TensorRole::input, {channels, "N"})
+      .tensor("t", TensorRole::temporary, {"N"})
+      .tensor("s", TensorRole::temporary, {"1"})
+      .tensor("u", TensorRole::temporary, {"N"})
+      .tensor("out", TensorRole::output, {channels, "N"})
+      .statement("t[n] : 0 <= n < N", "t[n]", {"x[0, n]", "x[1, n]"}, of_functions ? ScalarExpr::make(ScalarOp::exp, {sum}) : sum)
+      .statement("s_init[z] : z = 0", "s[z]", {}, number(0))
+      .statement("s[z, n] : z = 0 and 0 <= n < N", "s[z]", {"t[n]"}, read(0), ReductionOp::add)
+      .statement("u[n] : 0 <= n < N", "u[n]", {"t[n]", "s[0]"}, read(0) / read(1))
+      .statement("out[c, n] : 0 <= n < N and 0 <= c < " + channels, "out[c, n]", {"x[c, n]", "u[n]", "t[n]"},
+                 read(0) * read(1) + read(2))
+      .build();
+}
+
+TEST(Recompute, AFewPointsComputeASlightValueEachForItself) {
+  EXPECT_THAT(targets_of(weighed_channels("3"), "recompute"), testing::UnorderedElementsAre("t", "u"));
+  Nest nest = weighed_channels("3");
+  for (const char* value : {"t", "u"}) nest = rule("recompute").apply(nest, {value}).nest;
+  ASSERT_NO_THROW(validate(nest));
+  EXPECT_EQ(nest.find_tensor("t"), nullptr);
+  EXPECT_EQ(nest.find_tensor("u"), nullptr);
+  EXPECT_EQ(value_text(nest, "out"), "((x * (((x * 0.5) + x) / s)) + ((x * 0.5) + x))");
+  EXPECT_THAT(targets_of(weighed_channels("8"), "recompute"), testing::IsEmpty()) << "eight points would compute it";
+  EXPECT_THAT(targets_of(weighed_channels("3", true), "recompute"), testing::Not(testing::Contains("t")))
+      << "exponentials are slow";
+}
+
 TEST(Recompute, WhatIsStoredIn16BitsIsRoundedWhereItIsComputed) {
   Nest nest = samples::softmax();
   for (Tensor& tensor : nest.tensors) {

@@ -4,6 +4,8 @@
 //            sum of a few terms that one statement reads, or all are of tensors with fewer dims (distances of points): f_e is that sum.
 //            A definition may be that one statement (a vector times a small matrix, element by element).
 //            Or one other definition alone reads t, which has as many elements as any tensor: a step of a longer one.
+//            A value of a few additions and products may be read by a few points each (channels of a pixel), and be a step then that has a few
+//            times less elements than other tensors.
 //            What is made of such tensors alone may be read a few times (the axes of a force), and be longer; a sum of them, by the
 //            definition of what a reduction reads.
 // Rewrite    readers compute f_e in place of reading t_e, rounded to the type of t; t is gone. A schedule then needs no place for t, which
@@ -16,6 +18,7 @@
 #include <isl/map.h>
 
 #include <algorithm>
+#include <set>
 
 #include "poly/algebra/rules/rule_list.h"
 #include "poly/algebra/values/factor_chain.h"
@@ -30,13 +33,25 @@ namespace {
 
 constexpr const char* kName = "recompute";
 constexpr int kMostNodes = 24, kMostNodesOfShared = 64, kMostReaders = 3;
-constexpr int kMostNodesOfOwn = 256;  ///< of a definition that adds up sums of its own, with these
+constexpr int kMostNodesOfSlight = 20;  ///< of a value without functions, which a few points may compute each for itself
+constexpr int kMostNodesOfOwn = 256;    ///< of a definition that adds up sums of its own, with these
 
 /// Equal parts count once, as they are computed once.
 int nodes_of(const ScalarExpr& value) {
   int nodes = 0;
   share_nodes(value).visit([&](const ScalarExpr&) { ++nodes; });
   return nodes;
+}
+
+/// Does the value take a few additions and products, and nothing that is slow?
+bool is_slight(const ScalarExpr& value) {
+  bool plain = value.type() == ElementType::f32;
+  value.visit([&](const ScalarExpr& expr) {
+    static const std::set<ScalarOp> kPlain{ScalarOp::read, ScalarOp::constant, ScalarOp::scalar, ScalarOp::cast, ScalarOp::neg,
+                                           ScalarOp::add,  ScalarOp::sub,      ScalarOp::mul,    ScalarOp::div};
+    plain = plain && kPlain.contains(expr.op());
+  });
+  return plain && nodes_of(value) <= kMostNodesOfSlight;
 }
 
 /// Is each element read at most once by this access, or once for each of the few points of dims that the access does not follow?
@@ -74,7 +89,8 @@ bool is_own(const Nest& nest, const Statement& sum) {
 /// Is it a step of one other definition, with as many elements as any tensor has? A block could not keep those either.
 bool is_step(const Nest& nest, const Statement& statement, const std::vector<const Statement*>& readers) {
   if (readers.size() != 1 || readers.front()->reduction || statement.reads.empty()) return false;
-  const double own = default_elements(nest, nest.tensor(statement.write.tensor));
+  const double times = is_slight(statement.value) ? static_cast<double>(kFewValues) : 1;
+  const double own = times * default_elements(nest, nest.tensor(statement.write.tensor));
   return std::all_of(nest.tensors.begin(), nest.tensors.end(),
                      [&](const Tensor& tensor) { return default_elements(nest, tensor) <= own; });
 }
@@ -89,12 +105,13 @@ std::string objection_to(const Nest& nest, const Statement& statement, bool sum)
   const std::vector<const Statement*> readers = readers_of(nest, tensor);
   if (readers.size() > kMostReaders) return "too many statements read it";
   const bool steps = !sum && is_step(nest, statement, readers);
+  const bool a_few_times = shares || is_slight(statement.value);
   bool sums = own;
   for (const Statement* reader : readers) {
     if (reader->group <= statement.group) return "it is read before it is written";
     if (!may_recompute(nest, statement, *reader)) return "what it reads is written again before " + reader->name;
     for (const Access& read : reader->reads) {
-      if (read.tensor == tensor && !reads_elements(nest, *reader, read, shares))
+      if (read.tensor == tensor && !reads_elements(nest, *reader, read, a_few_times))
         return reader->name + " reads its elements several times";
     }
     sums = sums || reader->reduction.has_value() || (sum && defines_term(nest, *reader));

@@ -192,8 +192,8 @@ std::optional<TensorAxes> axes_of_sum(const Nest& nest, const NestStructure& str
   // terms, which others of the group add up.
   for (const int axis : written) {
     if (axis < 0 || axis == result.row || axis == result.column || is_common(group, axis) || extent(axis) == 1) continue;
-    const bool chunks = has(group.reduction_axes, axis) && has(taps_a, axis) && has(taps_b, axis) && result.inner <= kShortSum &&
-                        result.tap_axes.empty() && result.chunk_axis < 0;
+    const bool chunks = has(group.reduction_axes, axis) && has(taps_a, axis) && has(taps_b, axis) &&
+                        result.inner <= kMostTermsOfChunk && result.tap_axes.empty() && result.chunk_axis < 0;
     if (!chunks) return std::nullopt;
     result.chunk_axis = axis;
     result.chunks = several_products(nest, statement.write.tensor) ? 1 : extent(axis);

@@ -11,6 +11,8 @@
 namespace nestor {
 
 inline constexpr std::int64_t kShortSum = 64;  ///< terms of a sum that need no loop over tiles
+/// Terms of a chunk, all of which a tile has at once: as many as share a scale in blocks of 128.
+inline constexpr std::int64_t kMostTermsOfChunk = 128;
 
 /// Of a product whose columns are streamed, tile by tile; nothing where it does not fit.
 std::optional<TensorAxes> axes_of_product(const Nest& nest, const NestStructure& structure, const LoopGroup& loop_group,

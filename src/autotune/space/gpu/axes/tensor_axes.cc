@@ -150,8 +150,11 @@ std::optional<TensorAxes> axes_of_sums(const Nest& nest, const NestStructure& st
   }
   if (!common || (group.tile_is_part && common->column != group.part->whole)) return std::nullopt;
   if (common->whole_rows && !has_whole_rows(nest, structure, group, *common)) return std::nullopt;
-  // What adds up chunks, or parts, has a tile of its own.
-  common->first_products = static_cast<int>(tiles.size()) * (common->chunk_axis >= 0 || sums_parts ? 2 : 1);
+  // What adds up chunks, or parts, has a tile of its own; so has what is told of a chunk's elements while few of them are added up in memory.
+  const bool seldom = std::any_of(group.loop_groups.begin(), group.loop_groups.end(),
+                                  [&](int u) { return structure.loop_groups[static_cast<std::size_t>(u)].seldom; });
+  common->first_products = static_cast<int>(tiles.size()) * (common->chunk_axis >= 0 || sums_parts ? 2 : 1) +
+                           (common->chunk_axis >= 0 && seldom ? 1 : 0);
   common->sums_parts = sums_parts;
   common->same_taps = same_taps;
   if (!same_packs) return std::nullopt;
