@@ -16,6 +16,7 @@
 #include "support/nests/heads_in_columns.h"
 #include "support/nests/masked_scores.h"
 #include "support/nests/nest_interpreter.h"
+#include "support/nests/nested_sums.h"
 #include "support/nests/operand_nests.h"
 #include "support/nests/periodic_nests.h"
 #include "support/nests/prefix_nests.h"
@@ -79,6 +80,11 @@ const std::vector<Nest>& nests() {
       samples::interleaved_products(),
       samples::heads_in_columns(),
       samples::window_of_distances(),
+      samples::running_sum_of_distances(),
+      samples::running_sum_of_distances("i + a", ReductionOp::max),
+      samples::nested_sums(),
+      samples::nested_sums(true),
+      samples::taps_at_edges(2),
       samples::outer_products(),
       rule("join_rows").apply(samples::outer_products(), {"sum"}).nest,
       samples::rolled_windows("2", "8", "2", false),

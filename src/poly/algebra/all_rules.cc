@@ -22,6 +22,7 @@ const std::vector<Rule>& rules() {
                                      skip_neutral_rule(),
                                      start_extremum_rule(),
                                      neutral_terms_rule(),
+                                     flatten_sums_rule(),
                                      local_extremum_rule(),
                                      keep_result_rule(),
                                      slice_product_rule(),
