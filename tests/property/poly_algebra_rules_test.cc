@@ -22,6 +22,7 @@
 #include "support/nests/prefix_nests.h"
 #include "support/nests/sample_nests.h"
 #include "support/nests/scored_rows.h"
+#include "support/nests/sliced_results.h"
 #include "support/nests/two_sources.h"
 #include "support/nests/unrolled_sums.h"
 #include "support/nests/window_of_distances.h"
@@ -82,6 +83,7 @@ const std::vector<Nest>& nests() {
       samples::window_of_distances(),
       samples::running_sum_of_distances(),
       samples::running_sum_of_distances("i + a", ReductionOp::max),
+      samples::sliced_results(),
       samples::nested_sums(),
       samples::nested_sums(true),
       samples::taps_at_edges(2),

@@ -26,6 +26,7 @@ const std::vector<Rule>& rules() {
                                      local_extremum_rule(),
                                      keep_result_rule(),
                                      slice_product_rule(),
+                                     slice_results_rule(),
                                      split_dims_rule(),
                                      unskew_dims_rule(),
                                      join_dims_rule(),

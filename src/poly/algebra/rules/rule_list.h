@@ -52,6 +52,7 @@ const Rule& keep_sums_rule();
 const Rule& product_again_rule();
 const Rule& product_across_rule();
 const Rule& slice_product_rule();
+const Rule& slice_results_rule();
 const Rule& split_terms_rule();
 const Rule& nest_products_rule();
 const Rule& nest_sums_rule();
