@@ -16,11 +16,13 @@
 #include "support/nests/heads_in_columns.h"
 #include "support/nests/masked_scores.h"
 #include "support/nests/nest_interpreter.h"
+#include "support/nests/nested_sums.h"
 #include "support/nests/operand_nests.h"
 #include "support/nests/periodic_nests.h"
 #include "support/nests/prefix_nests.h"
 #include "support/nests/sample_nests.h"
 #include "support/nests/scored_rows.h"
+#include "support/nests/sliced_results.h"
 #include "support/nests/two_sources.h"
 #include "support/nests/unrolled_sums.h"
 #include "support/nests/window_of_distances.h"
@@ -79,6 +81,12 @@ const std::vector<Nest>& nests() {
       samples::interleaved_products(),
       samples::heads_in_columns(),
       samples::window_of_distances(),
+      samples::running_sum_of_distances(),
+      samples::running_sum_of_distances("i + a", ReductionOp::max),
+      samples::sliced_results(),
+      samples::nested_sums(),
+      samples::nested_sums(true),
+      samples::taps_at_edges(2),
       samples::outer_products(),
       rule("join_rows").apply(samples::outer_products(), {"sum"}).nest,
       samples::rolled_windows("2", "8", "2", false),

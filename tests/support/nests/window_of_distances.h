@@ -1,9 +1,10 @@
-// Rows that are multiplied with those before them, by their distance.
+// Rows that are multiplied with those before them, by their distance; elements that are added up.
 #pragma once
 
 #include "support/nests/sample_nests.h"
 
 #include <string>
+#include <vector>
 
 namespace nestor::samples {
 
@@ -27,6 +28,21 @@ inline Nest window_of_distances(const std::string& place = "i - a", const std::s
       .statement("out_init[i, d] : " + element + " and 0 <= d < 3", "out[i, d]", {}, number(0))
       .statement("out[i, d, a] : " + there + " and 0 <= d < 3", "out[i, d]", {"p[" + of_p + "]", "v[" + place + ", d]"},
                  read(0) * half(1), ReductionOp::add)
+      .build();
+}
+
+/// out[b, i] = sum (or `op`) over all distances a of x[b, place] + 1, where the place is one of the N elements of the row, and a < `distances`;
+/// `weighted`: of x[b, place] x[b, a].
+inline Nest running_sum_of_distances(const std::string& place = "i - a", ReductionOp op = ReductionOp::add,
+                                     const std::string& distances = "N", bool weighted = false) {
+  const std::string row = "0 <= b < B and 0 <= i < N", element = "x[b, " + place + "]";
+  return NestBuilder("running_sum_of_distances", {{"B", 3}, {"N", 64}})
+      .tensor("x", TensorRole::input, {"B", "N"})
+      .tensor("out", TensorRole::output, {"B", "N"})
+      .statement("out_init[b, i] : " + row, "out[b, i]", {}, number(neutral_element(op, ElementType::f32)))
+      .statement("out[b, i, a] : " + row + " and 0 <= a < " + distances + " and 0 <= " + place + " < N", "out[b, i]",
+                 weighted ? std::vector<std::string>{element, "x[b, a]"} : std::vector<std::string>{element},
+                 weighted ? read(0) * read(1) : read(0) + number(1), op)
       .build();
 }
 

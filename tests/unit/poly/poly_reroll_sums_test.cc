@@ -3,6 +3,7 @@
 #include "poly/algebra/values/nest_edit.h"
 #include "poly/isl/isl_tools.h"
 #include "support/error.h"
+#include "support/nests/nested_sums.h"
 #include "support/nests/rewritten_values.h"
 #include "support/nests/unrolled_sums.h"
 
@@ -53,6 +54,28 @@ TEST(RerollSums, TapsBecomeReducedDims) {
     EXPECT_TRUE(has_points(nest, "s1", "[y, z, f, s, t, k] : " + cell + inside)) << describe(nest);
     EXPECT_TRUE(rule("reroll_sums").find(nest).empty()) << "once";
   }
+}
+
+TEST(RerollSums, TapsThatCountInsideHaveTermsThere) {
+  for (const int seen : {1, 2}) {
+    const Nest before = taps_at_edges(seen), nest = rule("reroll_sums").apply(before, {"out"}).nest;
+    validate(nest);
+    EXPECT_THAT(statement_names(nest), ElementsAre("tap0_init", "tap0", "out"));
+    const isl::set points =
+        parse_set("[M, O, K] -> { tap0[m, o, t, k] : 0 <= m < M and 0 <= o < O and 0 <= t < 3 and 0 <= k < K and " +
+                      std::to_string(seen) + " <= m + t <= M }",
+                  "test");
+    EXPECT_TRUE(nest.statement("tap0").domain.intersect_params(nest.context).is_equal(points.intersect_params(nest.context)));
+    EXPECT_EQ(nest.statement("out").value.op(), ScalarOp::read) << "no select";
+    for (const Sizes& sizes : {Sizes{{"M", 1}, {"O", 1}, {"K", 1}}, Sizes{{"M", 5}, {"O", 2}, {"K", 3}}})
+      EXPECT_EQ(differences(before, nest, sizes, 20), 0);
+  }
+  const auto with_other = [](ScalarOp op) {
+    return with_statement(taps_at_edges(), "out",
+                          [&](Statement& out) { out.value = ScalarExpr::make(op, {out.value, read(1)}); });
+  };
+  EXPECT_EQ(refusal(with_other(ScalarOp::max)), kRefused) << "the second tap is read without a condition, too";
+  EXPECT_EQ(refusal(with_statement(taps_at_edges(), "tap1_init", [](Statement& start) { start.value = number(1); })), kRefused);
 }
 
 TEST(RerollSums, ProductsOfOneSumAreItsTaps) {

@@ -55,6 +55,38 @@ TEST(UnskewDims, WhatFollowsADistanceFollowsBoth) {
   EXPECT_EQ(differences(before, nest, {{"N", 11}}, 20), 0);
 }
 
+TEST(UnskewDims, SumsOverDistancesAreRunningSums) {
+  struct Case {
+    const char *place, *points;
+    ReductionOp op = ReductionOp::add;
+  };
+  for (const Case& each : {Case{"i - a", "0 <= a <= i"}, Case{"i - a - 2", "0 <= a <= -2 + i"}, Case{"i + a", "i <= a < N"},
+                           Case{"i - a", "0 <= a <= i", ReductionOp::max}}) {
+    const Nest before = running_sum_of_distances(each.place, each.op);
+    const auto matches = rule("unskew_dims").find(before);
+    ASSERT_EQ(matches.size(), 1U) << each.place;
+    const Nest nest = rule("unskew_dims").apply(before, matches.front().target).nest;
+    validate(nest);
+    EXPECT_TRUE(rule("unskew_dims").find(nest).empty()) << "once";
+    EXPECT_THAT(read_of(nest, "out", 0), HasSubstr("x[b, a]")) << each.place;
+    const isl::set points =
+        parse_set(std::string("[B, N] -> { out[b, i, a] : 0 <= b < B and 0 <= i < N and ") + each.points + " }", "test");
+    EXPECT_TRUE(nest.statement("out").domain.intersect_params(nest.context).is_equal(points.intersect_params(nest.context)))
+        << each.place;
+    for (const Sizes& sizes : {Sizes{{"B", 2}, {"N", 1}}, Sizes{{"B", 1}, {"N", 9}}})
+      EXPECT_EQ(differences(before, nest, sizes, 20), 0) << each.place;
+  }
+}
+
+TEST(UnskewDims, WindowsAndFiltersAreNoRunningSums) {
+  EXPECT_THAT(refusal(running_sum_of_distances("i - a", ReductionOp::add, "40"), "out"), HasSubstr("no running sum"))
+      << "places leave a window again";
+  EXPECT_THAT(refusal(running_sum_of_distances("i - a", ReductionOp::add, "31"), "out"), HasSubstr("no running sum"));
+  EXPECT_THAT(refusal(running_sum_of_distances("i - a", ReductionOp::add, "N", true), "out"), HasSubstr("no running sum"))
+      << "weights by the distance";
+  EXPECT_THAT(refusal(running_sum_of_distances("a"), "out"), HasSubstr("no running sum"));
+}
+
 TEST(UnskewDims, OtherNestsStayAsTheyAre) {
   EXPECT_THAT(refusal(window_of_distances("i - a", "31")), HasSubstr("no two factors become")) << "taps";
   EXPECT_THAT(refusal(window_of_distances("i - 2 a")), HasSubstr("no two factors become")) << "every second row";

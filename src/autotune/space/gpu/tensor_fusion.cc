@@ -299,6 +299,33 @@ bool keeps_more(RuleVariants& variants, const RuleVariant& variant, Fusion fusio
          points_on_lanes(variants, variant, more, limits) <= points_on_lanes(variants, variant, fusion, limits);
 }
 
+/// Does the heaviest kernel have sums of products one after the other that have nothing to do with each other, as projections that are results, and
+/// many results each? In kernels of their own they have whole blocks.
+bool has_products_in_turn(RuleVariants& variants, const RuleVariant& variant, Fusion fusion, const GpuLimits& limits) {
+  const Nest& nest = variants.nest(variant);
+  const NestStructure& structure = variant.structure;
+  const FusionGroup& group = variants.heaviest(variant, fusion);
+  const auto& axes = tensor_axes_of(variants, variant, group, limits.sm);
+  if (axes->column < 0 || group.part) return false;
+  const std::vector<int>& loops = variants.reduction_groups(variant, group, axes->reduction_axis);
+  std::set<int> taken;  // loops of products
+  int products = 0;
+  for (const std::vector<int>& related : related_loop_groups(nest, structure, group.loop_groups)) {
+    std::set<int> own;
+    for (const int u : related) {
+      if (!multiplies(nest, structure, {u})) continue;
+      if (results_of(structure.loop_groups[static_cast<std::size_t>(u)]) < static_cast<double>(kManyResults)) return false;
+      own.insert(loops[static_cast<std::size_t>(std::find(group.loop_groups.begin(), group.loop_groups.end(), u) -
+                                                group.loop_groups.begin())]);
+    }
+    products += own.empty() ? 0 : 1;
+    for (const int loop : own) {
+      if (!taken.insert(loop).second) return false;
+    }
+  }
+  return products > 1;
+}
+
 }  // namespace
 
 const std::optional<TensorAxes>& tensor_axes_of(RuleVariants& variants, const RuleVariant& variant, const FusionGroup& group,
@@ -325,6 +352,10 @@ Fusion fusion_for_tensor_cores(RuleVariants& variants, const RuleVariant& varian
         has_place(variants, variant, Fusion::careful, limits) &&
         points_on_lanes(variants, variant, Fusion::careful, limits) <= points_on_lanes(variants, variant, fusion, limits))
       return Fusion::careful;
+    if (fusion == Fusion::maximal && has_products_in_turn(variants, variant, fusion, limits) &&
+        has_place(variants, variant, Fusion::connected, limits) &&
+        points_on_lanes(variants, variant, Fusion::connected, limits) <= points_on_lanes(variants, variant, fusion, limits))
+      return Fusion::connected;
     // Parts of operands are made along the rows of each, not together.
     const auto& axes = tensor_axes_of(variants, variant, variants.heaviest(variant, fusion), limits.sm);
     const bool alone = fusion == Fusion::maximal && axes->chunk_axis >= 0;

@@ -65,6 +65,13 @@ bool has_several_products(const Nest& nest) {
   return std::count_if(nest.statements.begin(), nest.statements.end(), multiplies_matrices) > 1;
 }
 
+/// Is there a result of so few elements that one kernel reads its product's operands faster than several would?
+bool has_few_results(const Nest& nest, const Sizes& sizes) {
+  return std::any_of(nest.tensors.begin(), nest.tensors.end(), [&](const Tensor& tensor) {
+    return tensor.role == TensorRole::output && product_of(shape_at(tensor, sizes)) < kManyResults;
+  });
+}
+
 class NestSpace : public Space {
  public:
   NestSpace(BaseSchedules& schedules, const Sizes& sizes, const SpaceLimits& limits)
@@ -74,7 +81,7 @@ class NestSpace : public Space {
     bool recomputes = false;
     for (const std::string& rule : matching_rules(schedules)) {
       if (rule == kSplittingRule || (limits.gpu && costs_accuracy(rule) && !has_16_bits(schedules.nest()))) continue;
-      const bool twice = rule == kAgainRule || rule == kAcrossRule || rule == kSlicingRule;
+      const bool twice = rule == kAgainRule || rule == kAcrossRule || rule == kSlicingRule || rule == kSlicesRule;
       if ((is_for_products(rule) || twice) && !tensor_cores) continue;
       if ((rule == kForwardingRule || rule == kPrefixRule || rule == kLeavingRule) && !limits.gpu) continue;
       if (rule == kRecomputingRule) {
@@ -82,7 +89,8 @@ class NestSpace : public Space {
         if (!limits.gpu || !(recomputes || sums_over_planes(schedules.nest()) || recomputes_sums(schedules))) continue;
       }
       rules_.push_back(rule);
-      if (enabled_by_default(rule)) usual_rules_.insert(rule);
+      const bool apart = rule != kSlicesRule || !has_few_results(schedules.nest(), sizes);
+      if (enabled_by_default(rule) && apart) usual_rules_.insert(rule);
       if (is_for_products(rule)) for_products.insert(rule);
     }
     tensor_rules_ = {usual_rules_};

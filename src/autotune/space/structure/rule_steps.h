@@ -4,6 +4,7 @@
 #include "autotune/space/structure/nest_structure.h"
 #include "autotune/trial/base_schedules.h"
 
+#include <cstdint>
 #include <set>
 #include <string>
 #include <vector>
@@ -43,6 +44,8 @@ inline constexpr const char* kAgainRule = "product_again";
 
 /// Makes a product for the slice of it that is needed first, and whole behind it.
 inline constexpr const char* kSlicingRule = "slice_product";
+inline constexpr const char* kSlicesRule = "slice_results";  ///< gives results that are slices of one product their own
+inline constexpr std::int64_t kManyResults = 1 << 20;        ///< of a product that is worth a kernel of its own beside others
 
 /// The rule that gives reductions across the rows of a product one of their own.
 inline constexpr const char* kAcrossRule = "product_across";

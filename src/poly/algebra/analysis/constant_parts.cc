@@ -19,6 +19,7 @@ namespace nestor {
 namespace {
 
 constexpr std::size_t kMostPieces = 16;
+constexpr int kMostBasicSets = 24;  ///< of a part's domain: loops go through no more of them
 
 /// Abstract evaluation of a statement's value over its domain.
 class PartFinder {
@@ -99,19 +100,59 @@ class PartFinder {
   ConstantParts parts_of_select(const ScalarExpr& expr, const isl::set& domain) const {
     const auto condition = condition_set(nest_, statement_, expr.args()[0]);
     if (!condition) return {unknown(domain)};
-    ConstantParts pieces = parts(expr.args()[1], domain.intersect(*condition));
-    for (const ConstantPart& piece : parts(expr.args()[2], domain.subtract(*condition))) pieces.push_back(piece);
+    // The complements of conditions with quotients, one within the other, have ever more basic sets.
+    const isl::set then = domain.intersect(*condition), otherwise = domain.subtract(*condition);
+    if (is_scattered(then) || is_scattered(otherwise)) return {unknown(domain)};
+    ConstantParts pieces = parts(expr.args()[1], then);
+    for (const ConstantPart& piece : parts(expr.args()[2], otherwise)) pieces.push_back(piece);
     for (ConstantPart& piece : pieces) piece.masked = true;
     return pieces;
+  }
+
+  static bool is_scattered(const isl::set& set) {
+    return isl_set_n_basic_set(set.get()) > kMostBasicSets && isl_set_n_basic_set(set.coalesce().get()) > kMostBasicSets;
   }
 
   ConstantParts parts_of_binary(const ScalarExpr& expr, const isl::set& domain) const {
     ConstantParts pieces;
     for (const ConstantPart& a : parts(expr.args()[0], domain)) {
+      if (!a.value && !decides(expr, expr.args()[1])) {
+        pieces.push_back(a);
+        continue;
+      }
       for (const ConstantPart& b : parts(expr.args()[1], a.domain)) pieces.push_back(combined(expr, a, b));
     }
     if (pieces.size() > kMostPieces) return {unknown(domain)};
     return pieces;
+  }
+
+  /// May the operand on the right have a constant that makes the result one, whatever stands on the left: 0 under a product, an infinity under a
+  /// sum? If not, its parts tell nothing where the left side is not known.
+  bool decides(const ScalarExpr& expr, const ScalarExpr& right) const {
+    const bool sum = expr.op() == ScalarOp::add || expr.op() == ScalarOp::sub;
+    if (!sum) return expr.op() == ScalarOp::mul;
+    bool found = false;
+    right.visit([&](const ScalarExpr& node) {
+      switch (node.op()) {
+        case ScalarOp::constant:
+          found = found || !std::isfinite(node.number());
+          break;
+        case ScalarOp::read:
+          found = found || known_.contains(statement_.reads.at(node.ordinal()).tensor);
+          break;
+        case ScalarOp::cast:
+          found = found || size_in_bytes(node.type()) < 4;
+          break;
+        case ScalarOp::div:
+        case ScalarOp::log:
+        case ScalarOp::log1p:
+          found = true;
+          break;
+        default:
+          break;
+      }
+    });
+    return found;
   }
 
   /// On the domain of `b`, which is a part of that of `a`.

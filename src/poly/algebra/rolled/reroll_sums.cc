@@ -2,7 +2,8 @@
 //
 // Pattern    u0_e = sum over k of a_(e,k) b_k,0, u1_e = sum over k of a_(e + 1,k) b_k,1, .., where whoever reads one of them adds up all of
 //            them at one place: a convolution with a sum for each of its taps.
-//            Or one sum that adds up such products at each point.
+//            Or one sum that adds up such products at each point. Or select(c, u0_e, 0) + select(d, u1_e, 0) + ..: sums that are added where
+//            conditions hold have terms there alone (narrow_sums.h).
 // Rewrite    u0_e = sum over t and k of a_(e + t,k) b_k,t, over the points that the sums have; readers read u0 alone.
 // Conditions temporaries of f32 with a start from 0 and a sum each, alone in their loops; all but constants of the sums is equal. The constants are
 //            all points of a box, of three dims at most, each once; the points of all sums together are one piece.
@@ -14,8 +15,11 @@
 #include <algorithm>
 #include <optional>
 #include <set>
+#include <string>
+#include <utility>
 
 #include "poly/algebra/rolled/added_sums.h"
+#include "poly/algebra/rolled/narrow_sums.h"
 #include "poly/algebra/rolled/rolled_sums.h"
 #include "poly/algebra/rules/rule_list.h"
 #include "poly/algebra/values/nest_edit.h"
@@ -99,33 +103,41 @@ std::optional<Rolled> rolled_for(const Nest& nest, const Statement& statement) {
   return found;
 }
 
+/// The nest where it has sums to roll up: as it is, or with sums that count where conditions hold alone.
+std::optional<std::pair<Nest, Rolled>> with_rolled(const Nest& nest, const std::string& statement) {
+  if (auto rolled = rolled_for(nest, nest.statement(statement))) return std::pair{nest, std::move(*rolled)};
+  const auto narrow = with_narrow_sums(nest, statement);
+  auto rolled = narrow ? rolled_for(*narrow, narrow->statement(statement)) : std::nullopt;
+  return rolled ? std::optional(std::pair{*narrow, std::move(*rolled)}) : std::nullopt;
+}
+
 std::vector<RuleMatch> find(const Nest& nest) {
   return matching_statements(nest, kName, [&](const Statement& statement) {
-    const auto rolled = rolled_for(nest, statement);
-    return rolled ? fmt::format("{} sums in {} are one", rolled->sums.size(), statement.name) : "";
+    const auto found = with_rolled(nest, statement.name);
+    return found ? fmt::format("{} sums in {} are one", found->second.sums.size(), statement.name) : "";
   });
 }
 
 RuleResult apply(const Nest& nest, const std::vector<std::string>& target) {
   const std::string name = statement_argument(nest, kName, target, 1);
-  const auto rolled = rolled_for(nest, nest.statement(name));
-  if (!rolled) refuse_rule(kName, name, "it adds no sums that are always added together and differ by constants of a box alone");
-  const Statement start = rolled->sums.front().start, sum = joint_sum(nest, *rolled);
-  Nest result = nest;
+  auto found = with_rolled(nest, name);
+  if (!found) refuse_rule(kName, name, "it adds no sums that are always added together and differ by constants of a box alone");
+  auto& [result, rolled] = *found;
+  const Statement start = rolled.sums.front().start, sum = joint_sum(result, rolled);
   if (sum.name == name) {
     replace_statement(result, sum);
     return {std::move(result), {}, true};
   }
   std::size_t last = 0;
-  for (const AffineSum& each : rolled->sums) last = std::max(last, position_of(nest, each.sum.name));
+  for (const AffineSum& each : rolled.sums) last = std::max(last, position_of(nest, each.sum.name));
   insert_statement(result, last + 1, start);
   insert_statement(result, last + 2, sum);
   // Their first namesakes are the old ones.
-  for (const AffineSum& each : rolled->sums) {
+  for (const AffineSum& each : rolled.sums) {
     erase_statement(result, each.start.name);
     erase_statement(result, each.sum.name);
   }
-  for (std::size_t k = 1; k < rolled->sums.size(); ++k) leave_out_of_additions(result, rolled->sums[k].sum.write.tensor);
+  for (std::size_t k = 1; k < rolled.sums.size(); ++k) leave_out_of_additions(result, rolled.sums[k].sum.write.tensor);
   return {std::move(result), {}, true};
 }
 

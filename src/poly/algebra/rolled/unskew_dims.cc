@@ -4,8 +4,10 @@
 //            query. k follows i and a together, so that neither is a column of a product of matrices.
 // Rewrite    the dim j = i - a in place of a, in all statements that touch such temporaries: s_ij = sum over e of q_ie k_je, and so on. What follows a
 //            itself follows i - j. Places i + a - c are the same with other signs.
+//            Or out_i = sum over a <= i of f(x_(i-a)), any reduction over all places up to i, or from i on: a running sum over j, by distances.
 // Conditions operands of the sum follow a dim of the result that the other one does not, then, and did not before; i and a have 32 values or more. Each of these
 //            statements is alone in its loops, reads nothing that it writes, and touches such temporaries along i and a by themselves.
+//            Running sums read nothing that follows i then; the next i (or the one before, for sums from i on) has all places of i.
 // Proof      (i, a) -> (i, i - a) is one to one: the same operations on the same elements. Their order is another one for sums alone.
 // Rounding   as reassociate.
 // Source     loop skewing, as unimodular transformations of loops: M. Wolf and M. Lam, A Data Locality Optimizing Algorithm, 1991.
@@ -120,13 +122,14 @@ std::optional<std::int64_t> constant_of(const isl::pw_aff& function) {
   return constant.is_int() ? std::optional(static_cast<std::int64_t>(constant.get_num_si())) : std::nullopt;
 }
 
-std::vector<Places> places_read_by(const Nest& nest, const Statement& sum) {
+std::vector<Places> places_read_by(const Nest& nest, const Statement& sum, bool of_inputs) {
   std::vector<Places> found;
   for (const Access& read : sum.reads) {
     const Tensor& tensor = nest.tensor(read.tensor);
+    const bool counts = !of_inputs || tensor.role == TensorRole::input;
     const auto moving = moving_dims(read);
     const auto functions = functions_on(read.relation, domain_in(nest, sum));
-    for (std::size_t p = 0; tensor.role == TensorRole::input && p < moving.size(); ++p) {
+    for (std::size_t p = 0; counts && p < moving.size(); ++p) {
       const auto constant = moving[p].size() == 2 ? constant_of(functions[p]) : std::nullopt;
       if (!constant) continue;
       for (const auto& [base, one] : moving[p]) {
@@ -157,15 +160,45 @@ std::optional<Pair> own_indices(const Statement& statement, const Access& access
   return Pair{static_cast<std::size_t>(base - names.begin()), static_cast<std::size_t>(distance - names.begin())};
 }
 
+/// Does a dim decide what the statement computes at a point?
+bool computes_along(const Nest& nest, const Statement& statement, std::size_t dim) {
+  const auto follows = [&](const isl::pw_aff& function) {
+    return isl_pw_aff_involves_dims(function.get(), isl_dim_in, static_cast<unsigned>(dim), 1) != isl_bool_false;
+  };
+  const isl::set domain = domain_in(nest, statement);
+  const auto index_follows = [&](const isl::pw_aff& index) { return follows(index.gist(domain)); };
+  return std::any_of(statement.indices.begin(), statement.indices.end(), index_follows) ||
+         std::any_of(statement.reads.begin(), statement.reads.end(), [&](const Access& read) {
+           const std::vector<isl::pw_aff> functions = functions_on(read.relation, domain);
+           return std::any_of(functions.begin(), functions.end(), follows);
+         });
+}
+
+/// Has each value of the dim `base` all points that the one before it has (`step` 1), or the one behind it (-1)?
+bool keeps_points(const Nest& nest, const Statement& statement, const Pair& pair, int step) {
+  const isl::set domain = domain_in(nest, statement);
+  isl_multi_aff* next = isl_multi_aff_identity(isl_space_map_from_set(isl_set_get_space(domain.get())));
+  isl_aff* base = isl_aff_add_constant_si(isl_multi_aff_get_aff(next, static_cast<int>(pair.base)), step);
+  next = isl_multi_aff_set_aff(next, static_cast<int>(pair.base), base);
+  const isl::set moved = domain.apply(isl::manage(isl_map_from_multi_aff(next)));
+  const auto place = static_cast<unsigned>(pair.distance);
+  isl_set* lines = isl_set_insert_dims(isl_set_project_out(domain.copy(), isl_dim_set, place, 1), isl_dim_set, place, 1);
+  lines = isl_set_set_tuple_name(lines, statement.name.c_str());
+  return moved.intersect(isl::manage(lines)).is_subset(domain);
+}
+
 class SkewFinder {
  public:
   explicit SkewFinder(const Nest& nest) : nest_(nest) {}
 
   std::optional<Skewed> from(const Statement& sum, std::string& why) {
     why =
-        "no two factors become rows and columns of a product where a place is a dim that one of them is read at by its distance";
+        "no two factors become rows and columns of a product where a place is a dim that one of them is read at by its distance, "
+        "and "
+        "it is no running sum of such places";
+    if (auto running = running_sum(sum)) return running;
     if (sum.reduction != ReductionOp::add || multiplies_rows_by_columns(nest_, sum)) return std::nullopt;
-    for (const Places& places : places_read_by(nest_, sum)) {
+    for (const Places& places : places_read_by(nest_, sum, true)) {
       if (has_few(sum, places.dims.base) || has_few(sum, places.dims.distance)) continue;
       skewed_ = {places.skew, places.count, {{sum.name, places.dims}}, {}};
       if (!multiplies_rows_by_columns(nest_, unskewed(sum, skewed_))) continue;
@@ -176,6 +209,26 @@ class SkewFinder {
   }
 
  private:
+  /// Of a reduction over all places up to an index, or from it on.
+  std::optional<Skewed> running_sum(const Statement& sum) const {
+    const bool reads_own =
+        std::any_of(sum.reads.begin(), sum.reads.end(), [&](const Access& read) { return read.tensor == sum.write.tensor; });
+    if (!sum.reduction || reads_own || !alone_in_group(nest_, sum.name)) return std::nullopt;
+    const std::vector<int> reduced = reduced_dims(sum);
+    const auto is_reduced = [&](std::size_t dim) {
+      return std::find(reduced.begin(), reduced.end(), static_cast<int>(dim)) != reduced.end();
+    };
+    for (const Places& places : places_read_by(nest_, sum, false)) {
+      const Pair& pair = places.dims;
+      if (is_reduced(pair.base) || !is_reduced(pair.distance) || has_few(sum, pair.base) || has_few(sum, pair.distance)) continue;
+      Skewed skewed{places.skew, places.count, {{sum.name, pair}}, {}};
+      const Statement moved = unskewed(sum, skewed);
+      const auto runs = [&](int step) { return keeps_points(nest_, moved, pair, step); };
+      if (!computes_along(nest_, moved, pair.base) && runs(1) != runs(-1)) return skewed;
+    }
+    return std::nullopt;
+  }
+
   bool has_few(const Statement& sum, std::size_t dim) const {
     const isl::val most = isl::manage(isl_pw_aff_max_val(extent_of(nest_, sum.domain, static_cast<int>(dim)).release()));
     return most.is_int() && most.lt(kFewest);
