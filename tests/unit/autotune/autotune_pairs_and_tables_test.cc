@@ -1,5 +1,6 @@
 // Kernels that keep apart what would cost each other loops: heads that are joined after their products, small tables that all rows read; and
 // sums over pairs of points, whose distances need no place.
+#include "autotune/space/gpu/known_sizes.h"
 #include "autotune/space/structure/rule_variants.h"
 #include "codegen/gpu/kernel_plans.h"
 #include "support/nests/half_values.h"
@@ -232,6 +233,34 @@ TEST(Pairs, ASumOfAllIsCutIntoPartsThoughItSharesNoAxisWithTheRestAnyMore) {
     if (guesses == 2) break;
   }
   EXPECT_GT(guesses, 0);
+}
+
+/// out[s, n] = a[s, n] + b[s, n + 1] with b[s, n] = a[s, n] a[s, n + 1] and a[s, n] = x[s, n] - x[s, n + 1]: steps along rows of so many elements.
+Nest steps_along_rows(const std::string& row) {
+  std::vector<std::pair<std::string, std::int64_t>> sizes{{"S", 4096}};
+  if (row == "N") sizes.emplace_back("N", 1000);
+  const auto cell = [&](int more) { return "0 <= s < S and 0 <= n < " + row + " + " + std::to_string(more); };
+  return NestBuilder("steps", sizes)
+      .tensor("x", TensorRole::input, {"S", row + " + 3"})
+      .tensor("a", TensorRole::temporary, {"S", row + " + 2"})
+      .tensor("b", TensorRole::temporary, {"S", row + " + 1"})
+      .tensor("out", TensorRole::output, {"S", row})
+      .statement("a[s, n] : " + cell(2), "a[s, n]", {"x[s, n]", "x[s, n + 1]"}, read(0) - read(1))
+      .statement("b[s, n] : " + cell(1), "b[s, n]", {"a[s, n]", "a[s, n + 1]"}, read(0) * read(1))
+      .statement("out[s, n] : " + cell(0), "out[s, n]", {"a[s, n]", "b[s, n + 1]"}, read(0) + read(1))
+      .build();
+}
+
+TEST(StepsAlongRows, AreOneKernelWhoseBlocksKeepRows) {
+  EXPECT_EQ(sizes_of_short_rows(steps_along_rows("N"), {{"S", 4096}, {"N", 1000}}), std::set<std::string>{"N"});
+  EXPECT_EQ(sizes_of_short_rows(steps_along_rows("N"), {{"S", 4096}, {"N", 100000}}), std::set<std::string>{}) << "rows are long";
+  SearchedProblem problem(steps_along_rows("1000"), {{"S", 4096}});
+  const std::vector<Point> points = problem.space->defaults();
+  const auto fits = [&](const Point& point) { return problem.space->candidate(point).infeasible.empty(); };
+  const auto first = std::find_if(points.begin(), points.end(), fits);
+  ASSERT_NE(first, points.end());
+  EXPECT_EQ(count_steps(problem.space->candidate(*first), "gpu_threads"), 1);
+  for (const std::int64_t rows : {5, 1}) EXPECT_EQ(problem.difference(*first, {{"S", rows}}), "") << rows;
 }
 
 /// out[i, d] = sum over j of w[i, j] (s[j, d] + x[i, d] - x[j, d]): what others say, and how far they are.

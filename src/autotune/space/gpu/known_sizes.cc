@@ -8,6 +8,7 @@
 #include "poly/algebra/all_rules.h"
 #include "poly/algebra/operands/half_products.h"
 #include "poly/algebra/values/nest_edit.h"
+#include "poly/isl/whole_function.h"
 #include "support/tensor_view.h"
 
 #include <algorithm>
@@ -315,6 +316,31 @@ std::set<std::string> sizes_between(const Nest& nest, const std::vector<const St
   return found;
 }
 
+/// Sizes of rows that a block keeps while definitions read other places of them than their own, as steps of a wavelet do.
+std::set<std::string> sizes_of_neighbours(const Nest& nest, const Sizes& sizes) {
+  constexpr std::int64_t kFewestRows = 256, kLongestRow = 8192;
+  std::set<std::string> found;
+  for (const Statement& reader : nest.statements) {
+    const auto written = followed_dims(reader.write);
+    for (const Access& read : reader.reads) {
+      const Tensor& tensor = nest.tensor(read.tensor);
+      const auto dims = followed_dims(read);
+      if (reader.reduction || tensor.role != TensorRole::temporary || dims.size() < 2 || dims != written) continue;
+      const bool summed = std::any_of(nest.statements.begin(), nest.statements.end(), [&](const Statement& writer) {
+        return writer.write.tensor == tensor.name && (writer.reduction || writer.group >= reader.group);
+      });
+      const std::vector<isl::pw_aff> own = functions_on(reader.write.relation, reader.domain),
+                                     other = functions_on(read.relation, reader.domain);
+      std::size_t same = 0;
+      while (same < own.size() && own[same].plain_is_equal(other[same])) ++same;
+      const std::vector<std::int64_t> shape = shape_at(tensor, sizes);
+      const bool short_rows = shape.back() <= kLongestRow && product_of(shape) >= kFewestRows * shape.back();
+      if (!summed && same + 1 == own.size() && short_rows) found.merge(sizes_in(nest, tensor.shape.back()));
+    }
+  }
+  return found;
+}
+
 /// Sizes in the extents along which products of f32 sum over several dims, where these are large enough for products of parts (rule bf16x6).
 std::set<std::string> sizes_of_wide_terms(const Nest& nest, const Statement& statement, const Sizes& sizes) {
   const auto product = unscaled_contraction_of(statement);
@@ -419,6 +445,7 @@ std::set<std::string> sizes_of_short_rows(const Nest& definition, const Sizes& s
   found.merge(sizes_of_prefixes(nest, sizes));
   found.merge(sizes_of_systems(nest, sizes));
   found.merge(sizes_of_steps(nest, sizes));
+  found.merge(sizes_of_neighbours(nest, sizes));
   for (const auto& [tensor, shape] : arguments) {
     if (shape.size() < 2 || product_of(shape) < most / kSmallArgument) continue;
     const std::int64_t most_of_row =

@@ -59,6 +59,8 @@ class GroupFinder {
       const bool whole = last - first == 1 || (legal(group) && keeps_parallel(group));
       if (!whole && can_keep_prefixes(group)) {
         group = without_prefixes(group);
+      } else if (!whole && can_keep_neighbours(group, first, last)) {
+        group.axes.pop_back();
       } else if (!whole) {
         int grown = first + 1;
         while (grown < last && legal(group_of(first, grown + 1)) && keeps_parallel(group_of(first, grown + 1))) ++grown;
@@ -91,6 +93,15 @@ class GroupFinder {
     if (fusion_ != Fusion::maximal) return false;
     const FusionGroup rows = without_prefixes(group);
     return !rows.axes.empty() && rows.axes.size() < group.axes.size() && legal(rows);
+  }
+
+  /// Do definitions of the run first .. last - 1 read other places of rows than their own, as steps of a wavelet do, and nothing else that is
+  /// not theirs, so that a block may keep whole rows?
+  bool can_keep_neighbours(const FusionGroup& group, int first, int last) const {
+    if (fusion_ != Fusion::maximal || group.axes.size() < 2 || reduces(group)) return false;
+    FusionGroup rows = group;
+    rows.axes.pop_back();
+    return keeps_rows(first, last - 1, rows.axes) && legal(rows) && keeps_parallel(rows);
   }
 
   /// Behind the last place that the run from `first` may have. What a group before has stands between for nothing.
