@@ -5,13 +5,16 @@
 // several machines can share the work. NESTOR_TEST_ALL: failures do not end it.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
+#include <map>
 #include <set>
 
 #include "poly/algebra/all_rules.h"
 #include "poly/algebra/reprove.h"
 #include "poly/nest/nest_json.h"
 #include "support/error.h"
+#include "support/nests/rule_nests.h"
 #include "support/nests/special_nests.h"
 
 namespace nestor {
@@ -22,7 +25,9 @@ using samples::Elements;
 using samples::Interpreter;
 using samples::Memory;
 
-constexpr int kInputsEach = 40;
+constexpr int kInputsEach = 40;      ///< of nests that several rules match
+constexpr int kInputsOfRules = 12;   ///< of nests around the shape of one rule, at most
+constexpr int kPointsEach = 40'000;  ///< that such a nest has for all of its inputs
 
 std::uint64_t from_environment(const char* name, std::uint64_t otherwise) {
   const char* text = std::getenv(name);
@@ -49,14 +54,26 @@ void add_inputs_behind(const Nest& nest, const std::string& tensor, std::set<std
   }
 }
 
-Rewritten rewritten(const Nest& nest, Dice& dice) {
-  Rewritten result{nest, {}, nest.op, {}, {}};
+/// One of the matches: of rule `wanted` more often than not where it has some, else of any rule that has.
+RuleMatch some_match(std::vector<RuleMatch> matches, const std::string& wanted, Dice& dice) {
+  std::vector<std::string> names;
+  for (const RuleMatch& match : matches) {
+    if (std::find(names.begin(), names.end(), match.rule) == names.end()) names.push_back(match.rule);
+  }
+  const bool has = std::find(names.begin(), names.end(), wanted) != names.end();
+  const std::string name = has && dice.chance(0.6) ? wanted : dice.of(names);
+  std::erase_if(matches, [&](const RuleMatch& match) { return match.rule != name; });
+  return dice.of(matches);
+}
+
+/// Applies up to four rules; counts how often each was applied.
+void rewrite(Rewritten& result, const std::string& wanted, Dice& dice, std::map<std::string, int>& applied) {
   const int most = 1 + dice.below(4);
   for (int step = 0; step < most; ++step) {
     std::vector<RuleMatch> matches = find_matches(result.nest);
-    std::erase_if(matches, [](const RuleMatch& match) { return match.rule == "reassociate" || match.rule == "keep_result"; });
+    std::erase_if(matches, [](const RuleMatch& match) { return match.rule == "reassociate"; });
     if (matches.empty()) break;
-    const RuleMatch& match = dice.of(matches);
+    const RuleMatch match = some_match(std::move(matches), wanted, dice);
     std::vector<std::string> target = match.target;
     if (match.rule == "split_reduction") target[3] = "2";
     if (match.rule == "online" && dice.chance(0.4)) target.emplace_back(dice.of<std::string>({"1", "8", "14"}));
@@ -67,6 +84,12 @@ Rewritten rewritten(const Nest& nest, Dice& dice) {
     try {
       for (const std::string& tensor : needed) add_inputs_behind(result.nest, tensor, result.finite);
       RuleResult made = rule(match.rule).apply(result.nest, target);
+      try {
+        validate(made.nest);
+      } catch (const UserError& error) {
+        result.nest = std::move(made.nest);
+        throw InternalError("rule " + match.rule + " made no valid nest: " + error.what());
+      }
       if (match.rule == "round_operand") result.rounded.insert(made.nest.tensors.back().name);
       result.nest = std::move(made.nest);
       result.composites = reprove(result.nest, result.composites);
@@ -75,9 +98,9 @@ Rewritten rewritten(const Nest& nest, Dice& dice) {
       if (target == match.target) throw;
       continue;  // only an argument that the match did not name may be refused
     }
+    ++applied[match.rule];
     result.steps += text;
   }
-  return result;
 }
 
 bool uses_16_bits(const Nest& nest) {
@@ -89,12 +112,19 @@ bool common(const std::set<std::string>& a, const std::set<std::string>& b) {
   return std::any_of(a.begin(), a.end(), [&](const std::string& name) { return b.contains(name); });
 }
 
+/// What has been written to a tensor.
+const Elements& elements_of(const Memory& memory, const std::string& tensor) {
+  static const Elements kNone;
+  const auto found = memory.find(tensor);
+  return found == memory.end() ? kNone : found->second;
+}
+
 /// The largest finite number of the inputs and outputs, at least 1.
 double largest_finite(const Nest& nest, const Memory& memory) {
   double largest = 1;
   for (const Tensor& tensor : nest.tensors) {
     if (tensor.role != TensorRole::input && tensor.role != TensorRole::output) continue;
-    for (const auto& [index, value] : memory.at(tensor.name))
+    for (const auto& [index, value] : elements_of(memory, tensor.name))
       largest = std::isfinite(value) ? std::max(largest, std::fabs(value)) : largest;
   }
   return largest;
@@ -108,11 +138,14 @@ std::string difference(const Nest& nest, const Memory& expected, const Memory& a
   const double tolerance = uses_16_bits(nest) ? 0.05 : 1e-5;
   for (const Tensor& tensor : nest.tensors) {
     if (tensor.role != TensorRole::output) continue;
-    const Elements &a = expected.at(tensor.name), &b = actual.at(tensor.name);
+    const Elements &a = elements_of(expected, tensor.name), &b = elements_of(actual, tensor.name);
+    if (a.size() != b.size()) return fmt::format("{} has {} elements where {} are right", tensor.name, b.size(), a.size());
     double scale = 1;
     for (const auto& [index, value] : a) scale = std::isfinite(value) ? std::max(scale, std::fabs(value)) : scale;
     for (const auto& [index, value] : a) {
-      const double other = b.at(index);
+      const auto found = b.find(index);
+      if (found == b.end()) return fmt::format("{}[{}] has not been written", tensor.name, fmt::join(index, ", "));
+      const double other = found->second;
       if (finite_only && !(std::isfinite(value) && std::isfinite(other))) continue;
       const bool same = std::isnan(value)   ? std::isnan(other)
                         : std::isinf(value) ? value == other
@@ -139,11 +172,14 @@ class SpecialValues : public ::testing::Test {
   /// Runs the inputs of one structure; how many.
   int run(std::uint64_t seed) {
     Dice dice(seed);
-    const Nest nest = samples::some_nest(dice);
-    const Rewritten after = rewritten(nest, dice);
+    const auto& all = samples::rule_nests();
+    const samples::RuleNests* nests = seed % 2 == 0 ? nullptr : &all[seed / 2 % all.size()];
+    const Nest nest = nests == nullptr ? samples::some_nest(dice) : samples::some_rule_nest(*nests, dice);
+    Rewritten after{nest, {}, nest.op, {}, {}};
     try {
-      return run(seed, dice, nest, after);
-    } catch (const InternalError& error) {
+      rewrite(after, nests == nullptr ? "" : nests->rule, dice, applied_);
+      return run(seed, dice, nest, after, nests != nullptr);
+    } catch (const std::exception& error) {
       ADD_FAILURE() << "NESTOR_TEST_SEED=" << seed << " " << after.steps << ": " << error.what() << "\n"
                     << describe(nest) << "\nbecame\n"
                     << describe(after.nest);
@@ -152,15 +188,19 @@ class SpecialValues : public ::testing::Test {
   }
 
   int tiled_ = 0;
+  std::map<std::string, int> applied_;
 
  private:
-  int run(std::uint64_t seed, Dice& dice, const Nest& nest, const Rewritten& after) {
-    Sizes sizes;
-    for (const SizeParam& size : nest.sizes) sizes[size.name] = 1 + dice.below(4);
+  int run(std::uint64_t seed, Dice& dice, const Nest& nest, const Rewritten& after, bool of_rule) {
+    const Sizes sizes = samples::some_sizes(nest, dice);
     Interpreter definition(nest, sizes), rules(after.nest, sizes);
+    const std::size_t points = samples::count_points(nest, sizes) + samples::count_points(after.nest, sizes);
+    const int most =
+        of_rule ? static_cast<int>(std::clamp<std::size_t>(kPointsEach / (points + 1), 2, kInputsOfRules)) : kInputsEach;
     int count = 0;
-    for (; count < kInputsEach; ++count) {
-      const Memory inputs = samples::special_inputs(nest, sizes, dice, after.finite);
+    for (; count < most; ++count) {
+      const Memory inputs = of_rule ? samples::rule_inputs(nest, sizes, dice, after.finite)
+                                    : samples::special_inputs(nest, sizes, dice, after.finite);
       Memory expected = inputs, actual = inputs;
       definition.run(expected);
       rules.run(actual);
@@ -199,6 +239,11 @@ TEST_F(SpecialValues, AreWhereTheDefinitionHasThem) {
   for (std::uint64_t seed = first; done < cases && (!HasFailure() || goes_on); ++seed)
     done += static_cast<std::uint64_t>(run(seed));
   EXPECT_TRUE(HasFailure() || tiled_ > 0 || cases < 1000) << "no composite was run by tiles";
+  for (const Rule& rule : rules()) {
+    if (std::getenv("NESTOR_TEST_TABLE") != nullptr) fmt::print("{:5} {}\n", applied_[rule.name], rule.name);
+    if (rule.name == "reassociate") continue;  // it changes no nest
+    EXPECT_TRUE(HasFailure() || cases < 10'000 || applied_[rule.name] > 0) << rule.name << " was applied to no nest";
+  }
 }
 
 }  // namespace

@@ -6,7 +6,6 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
-#include <random>
 #include <set>
 #include <string>
 #include <vector>
@@ -14,27 +13,12 @@
 #include "poly/algebra/values/nest_edit.h"
 #include "support/nests/algebra_nests.h"
 #include "support/nests/chained_products.h"
+#include "support/nests/dice.h"
 #include "support/nests/exponential_nests.h"
 #include "support/nests/nest_interpreter.h"
 #include "support/nests/sample_nests.h"
 
 namespace nestor::samples {
-
-class Dice {
- public:
-  explicit Dice(std::uint64_t seed) : random_(seed) {}
-  bool chance(double p) { return std::uniform_real_distribution<double>(0, 1)(random_) < p; }
-  int below(int count) { return std::uniform_int_distribution<int>(0, count - 1)(random_); }
-  double uniform(double low, double high) { return std::uniform_real_distribution<double>(low, high)(random_); }
-  template <class T>
-  T of(const std::vector<T>& choices) {
-    return choices[static_cast<std::size_t>(below(static_cast<int>(choices.size())))];
-  }
-  std::uint64_t seed() { return random_(); }
-
- private:
-  std::mt19937_64 random_;
-};
 
 inline constexpr double kFarthest = std::numeric_limits<float>::max();
 

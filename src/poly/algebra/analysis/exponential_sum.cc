@@ -8,8 +8,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
+#include <string>
 
 #include "poly/algebra/analysis/online_plan.h"
+#include "poly/algebra/values/few_terms.h"
 #include "poly/algebra/values/nest_edit.h"
 #include "poly/algebra/values/polynomial.h"
 
@@ -44,8 +47,32 @@ struct SumOfExponentials {
   double most;  ///< what the sum is at most
 };
 
+/// Statements that are being recognised: an extremum's terms may ask for ranges of quotients by other sums, whose terms ask for its own.
+class Recognising {
+ public:
+  explicit Recognising(const std::string& statement) : fresh_(open().insert(statement).second), statement_(statement) {}
+  ~Recognising() {
+    if (fresh_) open().erase(statement_);
+  }
+  Recognising(const Recognising&) = delete;
+  Recognising& operator=(const Recognising&) = delete;
+  bool again() const { return !fresh_; }
+
+ private:
+  static std::set<std::string>& open() {
+    thread_local std::set<std::string> statements;
+    return statements;
+  }
+
+  bool fresh_;
+  std::string statement_;
+};
+
 std::optional<SumOfExponentials> recognise(const Nest& nest, const Statement& update) {
-  if (update.reduction != ReductionOp::add || !starts_from(nest, update, 0)) return std::nullopt;
+  if (update.reduction != ReductionOp::add || !starts_from(nest, update, 0) || !is_read_when_complete(nest, update))
+    return std::nullopt;
+  const Recognising recognising(update.name);
+  if (recognising.again()) return std::nullopt;
   const auto extremum = lead_of(nest, update, update.value);
   if (!extremum) return std::nullopt;
   for (const Statement* lead : writers_of(nest, *extremum)) {

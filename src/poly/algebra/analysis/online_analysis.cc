@@ -10,6 +10,7 @@
 #include "poly/algebra/analysis/lead_exponents.h"
 #include "poly/algebra/analysis/online_plan.h"
 #include "poly/algebra/analysis/range_analysis.h"
+#include "poly/algebra/values/few_terms.h"
 #include "poly/algebra/values/nest_edit.h"
 #include "poly/algebra/values/polynomial.h"
 #include "poly/isl/isl_tools.h"
@@ -298,6 +299,10 @@ class OnlineAnalysis {
       if (*statement.reduction != ReductionOp::add) return false;
       if (!starts_from(nest_, statement, 0)) {
         refuse(statement, "the sum does not start from 0");
+        return false;
+      }
+      if (!is_read_when_complete(nest_, statement)) {
+        refuse(statement, fmt::format("{} is read before it is complete", statement.write.tensor));
         return false;
       }
       plan_.followers.push_back(statement.name);

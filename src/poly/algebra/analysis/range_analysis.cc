@@ -10,6 +10,7 @@
 #include <set>
 
 #include "poly/algebra/analysis/exponential_sum.h"
+#include "poly/algebra/values/few_terms.h"
 #include "poly/algebra/values/nest_edit.h"
 
 namespace nestor {
@@ -293,7 +294,8 @@ class RangeFinder : Arithmetic {
       case ReductionOp::min: {
         const bool maximum = *update.reduction == ReductionOp::max;
         const ValueRange met = extremum(start, plain(term), maximum);
-        return always_has_points(nest_, update) ? met : either(start, met);
+        const bool met_always = is_read_when_complete(nest_, update) && always_has_points(nest_, update);
+        return met_always ? met : either(start, met);
       }
       case ReductionOp::add:
         return integers ? integer() : total(start, term, update);
@@ -303,9 +305,11 @@ class RangeFinder : Arithmetic {
   }
 
   ValueRange total(const ValueRange& start, const ValueRange& term, const Statement& update) {
-    if (const auto known = exponential_sum(nest_, update)) return *known;
+    const bool complete = is_read_when_complete(nest_, update);
+    const auto known = complete ? exponential_sum(nest_, update) : std::nullopt;
+    if (known) return *known;
     const double points = std::pow(kMostPoints, static_cast<double>(reduced_dims(update).size()));
-    const bool from_zero = start.low == 0 && start.high == 0 && !start.infinite() && !start.nan;
+    const bool from_zero = complete && start.low == 0 && start.high == 0 && !start.infinite() && !start.nan;
     if (is_empty(term)) return unknown();
     if (from_zero && term.low > 0 && !term.minus_infinity) {
       ValueRange range = between(term.low, term.high * points);

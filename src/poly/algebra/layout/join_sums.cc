@@ -220,7 +220,8 @@ class SumJoiner {
     std::string& neighbour = sums_[copies];
     erase_statement(nest_, sum.name);
     erase_statement(nest_, starts.front().name);
-    const std::size_t place = neighbour.empty() ? position_of(nest_, starts.back().name) : group_end(nest_, neighbour);
+    const std::size_t place =
+        neighbour.empty() ? begin_with_initialisers(nest_, nest_.statement(sums.back().name)) : group_end(nest_, neighbour);
     neighbour = sum.name;
     insert_statement(nest_, place, starts.front());
     insert_statement(nest_, place + 1, sum);

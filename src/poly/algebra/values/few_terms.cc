@@ -58,6 +58,12 @@ std::vector<std::vector<std::int64_t>> few_values(const isl::set& domain, const 
   return found;
 }
 
+bool is_read_when_complete(const Nest& nest, const Statement& update) {
+  const std::vector<const Statement*> readers = readers_of(nest, update.write.tensor);
+  return !initialisers_of(nest, update).empty() &&
+         std::all_of(readers.begin(), readers.end(), [&](const Statement* reader) { return reader->group > update.group; });
+}
+
 std::optional<Nest> with_sum_as_value(const Nest& nest, const std::string& sum) {
   const Statement& update = nest.statement(sum);
   const Tensor& tensor = nest.tensor(update.write.tensor);
@@ -67,7 +73,8 @@ std::optional<Nest> with_sum_as_value(const Nest& nest, const std::string& sum) 
     return std::nullopt;
   const std::vector<const Statement*> starts = initialisers_of(nest, update);
   if (starts.size() != 1 || starts.front()->value.type() != tensor.type || !alone_in_group(nest, sum) ||
-      !alone_in_group(nest, starts.front()->name) || !may_recompute(nest, *starts.front(), update))
+      !alone_in_group(nest, starts.front()->name) || !may_recompute(nest, *starts.front(), update) ||
+      !is_read_when_complete(nest, update))
     return std::nullopt;
   const Statement& start = *starts.front();
   const std::vector<int> reduced = reduced_dims(update);

@@ -1,4 +1,4 @@
-// Sums of a few terms, written as one value.
+// Sums of a few terms, written as one value, and when a reduction may be one.
 #pragma once
 
 #include "poly/nest/nest.h"
@@ -11,6 +11,10 @@
 #include <vector>
 
 namespace nestor {
+
+/// True when everything else that writes the accumulator of the reduction `update` comes before it, and all that read it come behind its
+/// group: none of them sees a part of the reduction, or what it starts from.
+bool is_read_when_complete(const Nest& nest, const Statement& update);
 
 constexpr std::int64_t kFewValues = 4;
 
