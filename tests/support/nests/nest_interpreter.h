@@ -81,14 +81,15 @@ class Interpreter {
     for (std::size_t k = 0; k < nest_.statements.size();) k = run_group(memory, k);
   }
 
-  /// True when all members of the composite have a dim called like the lead's reduced one.
+  /// True when all members of the composite have a dim called like the lead's reduced one, with the same values.
   bool can_run(const Composite& composite) const {
-    const std::string dim = reduced_dim(nest_.statement(composite.lead));
+    const Statement& lead = nest_.statement(composite.lead);
+    const std::string dim = reduced_dim(lead);
     std::vector<std::string> members = composite.mediators;
     for (const Follower& follower : composite.followers) members.push_back(follower.statement);
+    const std::set<std::int64_t> values = values_of(lead, dim);
     return std::all_of(members.begin(), members.end(), [&](const std::string& name) {
-      const std::vector<std::string>& dims = nest_.statement(name).dims;
-      return std::find(dims.begin(), dims.end(), dim) != dims.end();
+      return values_of(nest_.statement(name), dim) == values;
     });
   }
 
@@ -130,6 +131,15 @@ class Interpreter {
       index[k] = 0;
     }
     return false;
+  }
+
+  /// Of a dim of a statement's points; none where it has no such dim.
+  std::set<std::int64_t> values_of(const Statement& statement, const std::string& dim) const {
+    const auto found = std::find(statement.dims.begin(), statement.dims.end(), dim);
+    std::set<std::int64_t> values;
+    if (found == statement.dims.end()) return values;
+    for (const Index& point : points(statement)) values.insert(point[static_cast<std::size_t>(found - statement.dims.begin())]);
+    return values;
   }
 
   const std::vector<Index>& points(const Statement& statement) const {
