@@ -528,7 +528,7 @@ TEST(Oracle, BoundsAreCutAtTheToleranceWhereKernelsMayRoundTo16Bits) {
 TEST(Oracle, RowsOfLargeWeightsMayBeOffByTheirOwnRounding) {
   using samples::read, samples::number, samples::operator*;
   const Sizes sizes{{"R", 200}, {"C", 24}, {"D", 16}};
-  const Nest nest = samples::NestBuilder("decays", sizes)
+  const Nest nest = samples::NestBuilder("decays", {{"R", 200}, {"C", 24}, {"D", 16}})
                         .tensor("x", TensorRole::input, {"R", "C"}, ElementType::f32)
                         .tensor("v", TensorRole::input, {"C", "D"}, ElementType::bf16)
                         .tensor("w", TensorRole::temporary, {"R", "C"})
