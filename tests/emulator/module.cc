@@ -2,6 +2,7 @@
 #include "emulator/module.h"
 
 #include "emulator/rewrite.h"
+#include "support/element_codec.h"
 #include "support/error.h"
 
 #include <llvm/AsmParser/Parser.h>
@@ -14,6 +15,9 @@
 #include <llvm/Support/SourceMgr.h>
 #include <llvm/Support/TargetSelect.h>
 #include <llvm/Support/raw_ostream.h>
+
+#include <bit>
+#include <cstdint>
 
 namespace nestor::emulation {
 namespace {
@@ -144,6 +148,10 @@ void make_one_nan(llvm::Function& function) {
 
 }  // namespace
 
+/// What LLVM calls to round f32 to bf16 where the processor has no instruction for it; libgcc 12 has no such function. The result is in the
+/// low 16 bits of the register of a float.
+float round_to_bf16(float value) { return std::bit_cast<float>(std::uint32_t{double_to_bfloat(value)}); }
+
 class Module::Code {
  public:
   explicit Code(const std::string& ir, std::map<std::string, int>& residents) {
@@ -160,6 +168,8 @@ class Module::Code {
     for (const auto& [name, address] : instruction_symbols())
       symbols[jit_->mangleAndIntern(name)] = {llvm::orc::ExecutorAddr::fromPtr(address),
                                               llvm::JITSymbolFlags::Exported | llvm::JITSymbolFlags::Callable};
+    symbols[jit_->mangleAndIntern("__truncsfbf2")] = {llvm::orc::ExecutorAddr::fromPtr(&round_to_bf16),
+                                                      llvm::JITSymbolFlags::Exported | llvm::JITSymbolFlags::Callable};
     check(jit_->getMainJITDylib().define(llvm::orc::absoluteSymbols(std::move(symbols))));
     check(jit_->addIRModule(llvm::orc::ThreadSafeModule(std::move(module), std::move(context))));
   }

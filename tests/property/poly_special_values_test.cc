@@ -174,7 +174,8 @@ class SpecialValues : public ::testing::Test {
   int run(std::uint64_t seed) {
     Dice dice(seed);
     const auto& all = samples::rule_nests();
-    static const bool draws_around_rules = std::getenv("NESTOR_TEST_SEED") == nullptr || std::getenv("NESTOR_TEST_RULES") != nullptr;
+    static const bool draws_around_rules =
+        std::getenv("NESTOR_TEST_SEED") == nullptr || std::getenv("NESTOR_TEST_RULES") != nullptr;
     const bool plain = seed % 2 == 0 || !draws_around_rules;
     const samples::RuleNests* nests = plain ? nullptr : &all[seed / 2 % all.size()];
     const Nest nest = nests == nullptr ? samples::some_nest(dice) : samples::some_rule_nest(*nests, dice);

@@ -88,9 +88,8 @@ class Interpreter {
     std::vector<std::string> members = composite.mediators;
     for (const Follower& follower : composite.followers) members.push_back(follower.statement);
     const std::set<std::int64_t> values = values_of(lead, dim);
-    return std::all_of(members.begin(), members.end(), [&](const std::string& name) {
-      return values_of(nest_.statement(name), dim) == values;
-    });
+    return std::all_of(members.begin(), members.end(),
+                       [&](const std::string& name) { return values_of(nest_.statement(name), dim) == values; });
   }
 
   /// Runs in the original order, except that the composite's members run tile by tile of the lead's reduced dim, which all of them

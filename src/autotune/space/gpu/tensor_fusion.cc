@@ -9,6 +9,7 @@
 #include "codegen/tile/contraction.h"
 #include "codegen/tile/seldom_sum.h"
 #include "poly/algebra/values/nest_edit.h"
+#include "poly/nest/nest_sets.h"
 
 #include <algorithm>
 #include <array>
@@ -299,6 +300,27 @@ bool keeps_more(RuleVariants& variants, const RuleVariant& variant, Fusion fusio
          points_on_lanes(variants, variant, more, limits) <= points_on_lanes(variants, variant, fusion, limits);
 }
 
+/// What products read: elements by tensor.
+using Operands = std::map<std::string, isl::set>;
+
+void add_operands(const Nest& nest, const LoopGroup& loop_group, Operands& found) {
+  for (const std::string& name : loop_group.statements) {
+    const Statement& statement = nest.statement(name);
+    for (const Access& read : statement.reads) {
+      const isl::set elements = domain_in(nest, statement).apply(read.relation);
+      const auto [known, fresh] = found.try_emplace(read.tensor, elements);
+      if (!fresh) known->second = known->second.unite(elements);
+    }
+  }
+}
+
+bool are_among(const Operands& operands, const Operands& others) {
+  return std::all_of(operands.begin(), operands.end(), [&](const auto& each) {
+    const auto other = others.find(each.first);
+    return other != others.end() && each.second.is_subset(other->second);
+  });
+}
+
 /// Does the heaviest kernel have sums of products one after the other that have nothing to do with each other, as projections that are results, and
 /// many results each? In kernels of their own they have whole blocks.
 bool has_products_in_turn(RuleVariants& variants, const RuleVariant& variant, Fusion fusion, const GpuLimits& limits) {
@@ -309,21 +331,27 @@ bool has_products_in_turn(RuleVariants& variants, const RuleVariant& variant, Fu
   if (axes->column < 0 || group.part) return false;
   const std::vector<int>& loops = variants.reduction_groups(variant, group, axes->reduction_axis);
   std::set<int> taken;  // loops of products
-  int products = 0;
+  std::vector<Operands> products;
   for (const std::vector<int>& related : related_loop_groups(nest, structure, group.loop_groups)) {
     std::set<int> own;
+    Operands operands;
     for (const int u : related) {
       if (!multiplies(nest, structure, {u})) continue;
+      add_operands(nest, structure.loop_groups[static_cast<std::size_t>(u)], operands);
       if (results_of(structure.loop_groups[static_cast<std::size_t>(u)]) < static_cast<double>(kManyResults)) return false;
       own.insert(loops[static_cast<std::size_t>(std::find(group.loop_groups.begin(), group.loop_groups.end(), u) -
                                                 group.loop_groups.begin())]);
     }
-    products += own.empty() ? 0 : 1;
+    if (own.empty()) continue;
+    // Those of the same operands, as the parts of complex numbers, read them once together.
+    if (std::any_of(products.begin(), products.end(), [&](const Operands& other) { return are_among(operands, other); }))
+      return false;
+    products.push_back(std::move(operands));
     for (const int loop : own) {
       if (!taken.insert(loop).second) return false;
     }
   }
-  return products > 1;
+  return products.size() > 1;
 }
 
 }  // namespace
