@@ -245,6 +245,13 @@ class HardCasesTest(CompileTest):
         self.assertEqual(self.taken(), [])
         self.assertRegex(self.reports[0].regions[0].why, r"as fast \(1.01x; 1.03 is asked for\)")
 
+    def test_a_region_whose_compiled_code_is_wrong_is_a_kernels(self):
+        why = "Inductor's own code is wrong here: result 0 is off by 1"
+        with mock.patch.object(QuickWorker, "race", {"kernel_us": 10.0, "inductor_us": None, "inductor_failed": why}):
+            self.compiled(attend)(*heads())
+        self.assertEqual(self.reports[0].regions[0].why, why)
+        self.assertTrue(self.reports[0].regions[0].taken)
+
     def test_products_with_weights_are_pytorchs_unless_they_win(self):
         def linear(x, weight):
             return (x @ weight).softmax(-1)

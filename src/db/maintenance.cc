@@ -14,9 +14,7 @@ namespace {
 constexpr std::string_view kDeleteSlow =
     "DELETE FROM trial WHERE id NOT IN (SELECT trial_id FROM pin) AND id NOT IN ("
     " SELECT id FROM (SELECT t.id, row_number() OVER (PARTITION BY t.problem_id, d.key ORDER BY NOT served(t.checked, d.kind, "
-    "t.signer, "
-    "t.seal), t.median_ms, "
-    "t.id) AS place"
+    "t.signer, t.seal), t.median_ms, t.id) AS place"
     "  FROM trial t JOIN device d ON d.id = t.device_id WHERE t.status = 'ok') WHERE place <= ?)";
 
 // Every trial against its seal and its signature. Nobody's signature is no damage: such a trial waits.

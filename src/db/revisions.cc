@@ -23,11 +23,10 @@ std::int64_t Database::waiting(const std::string& op, const std::string& variant
   const auto count = [&](Store& store) {
     return guarded(store.path(), [&] {
       auto row = store.connection().query(
-          "SELECT count(*) FROM trial t JOIN problem p ON p.id = t.problem_id JOIN nest n ON n.id = p.nest_id JOIN device d ON "
-          "d.id = "
-          "t.device_id WHERE t.status = 'ok' AND t.kernel_id IS NOT NULL"
-          " AND NOT served(t.checked, d.kind, t.signer, t.seal) AND ?1 IN ('', p.op) AND ?2 IN ('', p.variant) AND ?3 IN ('', "
-          "n.digest)",
+          "SELECT count(*) FROM trial t JOIN problem p ON p.id = t.problem_id JOIN nest n ON n.id = p.nest_id"
+          " JOIN device d ON d.id = t.device_id WHERE t.status = 'ok' AND t.kernel_id IS NOT NULL"
+          " AND NOT served(t.checked, d.kind, t.signer, t.seal)"
+          " AND ?1 IN ('', p.op) AND ?2 IN ('', p.variant) AND ?3 IN ('', n.digest)",
           op, variant, nest_digest);
       row.step();
       return row.integer(0);

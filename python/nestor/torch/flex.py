@@ -116,8 +116,8 @@ def _race(tuned, query, key, value, score_mod, block_mask, scale, enable_gqa, ls
         function = compiled(*inputs, score_mod, mask, lse)
         return lambda given: function(*given, score_mod, mask, scale, enable_gqa, lse)
 
-    def checked():
-        results = [each for each in own(inputs) if each is not None]
+    def checked(results):
+        results = [each for each in (results if isinstance(results, (list, tuple)) else [results]) if each is not None]
         return definition(lambda *given: defined(found, given[3:], *given[:3], scale), [*inputs, *tensors], results)
 
     compete(kernel, call.sizes, query.device, tuned.database, own, make_theirs, inputs, checked)

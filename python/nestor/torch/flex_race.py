@@ -17,8 +17,8 @@ _decided_of = [None]
 
 def compete(kernel, sizes, device, database, own, make_theirs, inputs, checked):
     """Races a kernel against PyTorch's FlexAttention and remembers the result beside a database. own, make_theirs(): functions of
-    a sequence of inputs; checked(): (module, inputs, results) to compare with float64. Where PyTorch's cannot run, what is
-    remembered says nothing, and takes the place of earlier races."""
+    a sequence of inputs; checked(results): (module, inputs, results) to compare with float64. Where PyTorch's cannot run, or is
+    wrong, what is remembered says nothing, and takes the place of earlier races."""
     from .compiler.race import against
     from .compiler.verification import check
 
@@ -26,14 +26,14 @@ def compete(kernel, sizes, device, database, own, make_theirs, inputs, checked):
     found["kernel"] = _identity(kernel)
     try:
         with torch.no_grad(), torch.cuda.device(device) if device.type == "cuda" else contextlib.nullcontext():
-            reason, _ = check(*checked())
+            reason, _ = check(*checked(own(inputs)))
             if reason is not None:
                 raise UserError(f"the kernel's results are not accepted: {reason}")
-            found["kernel_us"], found["inductor_us"] = against(own, make_theirs(), [inputs], device)
+            found.update(against(own, make_theirs(), [inputs], device, checked))
     except UserError as error:
         found["failed"] = str(error)
     except Exception as error:  # noqa: BLE001  of PyTorch's compiler, for what it does not have, or no memory
-        found["impossible"] = f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
+        found["inductor_failed"] = f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
     with contextlib.suppress(OSError):
         races.remember(database, found)
 

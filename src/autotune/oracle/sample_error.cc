@@ -136,12 +136,16 @@ bool limit_bounds(std::vector<OracleSample>& samples, const Nest& nest, bool nar
     if (steps.contains(sample.tensor) || !std::isfinite(sample.value) || !std::isfinite(sample.bound)) continue;
     // What f32 makes of large sums, or of a quotient by a sum that cancels, is off by more, whoever computes it.
     constexpr double kOfSums = 64, kOfQuotients = 1e4;
-    const bool amplifies = !narrows && !nest.tensor(sample.tensor).tolerance;
     const Typical& usual = typical.at(sample.tensor);
-    // Estimates of 16-bit rounding are wide, and still tell which elements have the larger terms: exponentials of random numbers differ widely.
-    const bool told = narrows && !recurrent && !nest.tensor(sample.tensor).tolerance && usual.bound > 0;
-    const double terms = told ? std::max(1.0, sample.bound / usual.bound) : 1;
-    const double factor = !amplifies ? terms : quotients.contains(sample.tensor) ? kOfQuotients : kOfSums;
+    double factor = 1;
+    if (nest.tensor(sample.tensor).tolerance) {
+      // It says itself how far results may be off.
+    } else if (!narrows) {
+      factor = quotients.contains(sample.tensor) ? kOfQuotients : kOfSums;
+    } else if (!recurrent && usual.bound > 0) {
+      // Estimates of 16-bit rounding are wide, and still tell which elements have the larger terms: exponentials differ widely.
+      factor = std::max(1.0, sample.bound / usual.bound);
+    }
     const double limit = factor * nest.tolerance_of(sample.tensor) * (usual.magnitude + std::fabs(sample.value));
     const double most = std::max(limit, amplified[k]);
     // So near to what f32 holds nothing says that no step of another order overflows.

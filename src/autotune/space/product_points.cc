@@ -133,6 +133,12 @@ std::optional<ProductAxes> axes_of(const LoopGroup& loop_group, const Statement&
   return axes;
 }
 
+/// Of blocks of so many threads, a tile each, that read what they need where it is.
+NamedValues values_of_block(std::int64_t threads) {
+  return {{"reduction_axis", -1}, {"cluster", 1},   {"persistent", 0},   {"prefetch", 0},
+          {"staging", 0},         {"streaming", 0}, {"threads", threads}};
+}
+
 /// A product of its own for each place along memory: lanes have places, and each thread some rows and columns, which share what it reads.
 std::vector<NamedValues> tiles_along_places(const NestStructure& structure, const FusionGroup& group, const ProductAxes& axes) {
   struct Shape {
@@ -140,8 +146,7 @@ std::vector<NamedValues> tiles_along_places(const NestStructure& structure, cons
   };
   std::vector<NamedValues> points;
   for (const Shape& shape : {Shape{8, 8, 32, 256}, Shape{4, 8, 32, 256}, Shape{4, 4, 32, 128}, Shape{8, 4, 64, 256}}) {
-    NamedValues values{{"reduction_axis", -1}, {"cluster", 1},   {"persistent", 0},         {"prefetch", 0},
-                       {"staging", 0},         {"streaming", 0}, {"threads", shape.threads}};
+    NamedValues values = values_of_block(shape.threads);
     for (const int axis : group.axes) {
       const Axis& cut = structure.axes[static_cast<std::size_t>(axis)];
       std::int64_t tile = axis == axes.row      ? shape.rows
@@ -163,8 +168,7 @@ std::vector<NamedValues> tiles_of_other_terms(const NestStructure& structure, co
   };
   std::vector<NamedValues> points;
   for (const Shape& shape : {Shape{16, 64, 256}, Shape{32, 64, 512}, Shape{32, 32, 256}}) {
-    NamedValues values{{"reduction_axis", -1}, {"cluster", 1},   {"persistent", 0},         {"prefetch", 0},
-                       {"staging", 0},         {"streaming", 0}, {"threads", shape.threads}};
+    NamedValues values = values_of_block(shape.threads);
     for (const int axis : group.axes)
       values["tile." + structure.axes[static_cast<std::size_t>(axis)].name] = axis == axes.row      ? shape.rows
                                                                               : axis == axes.column ? shape.columns

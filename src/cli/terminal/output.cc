@@ -118,9 +118,7 @@ nlohmann::json trial_to_json(const TrialRecord& trial) {
 std::string waiting_text(std::int64_t kernels) {
   return fmt::format(
       "{} for a check by this program (code revision {} on GPUs, {} on hosts), or for a key that is trusted, before being "
-      "served: nestor db check "
-      "--run, "
-      "or nestor db trust KEY",
+      "served: nestor db check --run, or nestor db trust KEY",
       count_of(kernels, "kernel") + (kernels == 1 ? " waits" : " wait"), kCodegenRevisions.cuda, kCodegenRevisions.host);
 }
 

@@ -1,13 +1,14 @@
 // What the database keeps of a trial: the device that measured, the problem, the outcome and the kernel.
 #pragma once
 
+#include "db/trust/trust.h"
+#include "nestor/types.h"
+
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
-#include "db/trust/trust.h"
-#include "nestor/types.h"
 
 namespace nestor {
 

@@ -7,7 +7,7 @@ import torch
 import torch._inductor
 
 from ...errors import UserError
-from .verification import check
+from .verification import COMPILED, check
 
 _ROUNDS = 7
 _SAMPLE_S = 2e-3  # what one sample lasts at least
@@ -19,10 +19,10 @@ _CACHES = 2  # how many times the cache they fill together
 
 
 def race(region, sizes, device, cold=()):
-    """(microseconds of the kernel, microseconds of Inductor's code) at sizes, from samples taken in turns: on a GPU medians, of
-    CUDA graphs; on the host the fastest, as other load comes and goes there. cold: for each input whether a GPU's cache does not
-    hold it when the region runs, as weights of a model. Raises UserError where the kernel's results are not accepted
-    (verification.py), or it refuses the tensors. Inductor's are None where it has no memory for it."""
+    """What races.entry() takes of a race at sizes: microseconds of the kernel and of Inductor's code, from samples taken in turns,
+    or why there are none of Inductor's. On a GPU they are medians, of CUDA graphs; on the host the fastest, as other load comes
+    and goes there. cold: for each input whether a GPU's cache does not hold it when the region runs, as weights of a model.
+    Raises UserError where the kernel's results are not accepted (verification.py), or it refuses the tensors."""
     inputs = region.description.example(sizes, device, torch.Generator(device).manual_seed(1))
     call = region.call_at(tuple(sizes), device)
     if call.kernel is None:
@@ -38,21 +38,26 @@ def race(region, sizes, device, cold=()):
     with torch.no_grad():
         compiled = torch._inductor.compile(region.description.module(sizes, device, True), inputs)
         rows = _rows(inputs, cold, device) if device.type == "cuda" else [inputs]
-        return against(lambda given: region.launch(call, given), lambda given: compiled(*given), rows, device)
+        return against(lambda given: region.launch(call, given), lambda given: compiled(*given), rows, device,
+                       lambda found: (module, inputs, found))
 
 
-def against(own, theirs, rows, device):
-    """(microseconds of a kernel, microseconds of PyTorch's code, None where it has no memory) of two functions of a row of
-    inputs. One that is far behind is called no more than a few times."""
+def against(own, theirs, rows, device, checked):
+    """What races.entry() takes of a race of a kernel against PyTorch's code, two functions of a row of inputs. One that is far
+    behind is called no more than a few times. checked(results of the first row): what check() takes. Code of PyTorch whose results
+    are wrong has not run the race: it is compared after it, when its memory is no longer fresh."""
     with torch.no_grad():
         try:
             theirs(rows[0])
         except torch.OutOfMemoryError:
-            return _raced([own], rows, device)[0], None
-        first = [_once(run, rows[0], device) for run in (own, theirs)]
-        if max(first) > max(_HOPELESS * min(first), _LONG_US):
-            return tuple(first)
-        return _raced([own, theirs], rows, device)
+            return {"kernel_us": _raced([own], rows, device)[0], "inductor_failed": "Inductor's own code has no memory for it"}
+        times = [_once(run, rows[0], device) for run in (own, theirs)]
+        if max(times) <= max(_HOPELESS * min(times), _LONG_US):
+            times = _raced([own, theirs], rows, device)
+        reason, _ = check(*checked(theirs(rows[0])), slack=COMPILED)
+        if reason is not None:
+            return {"kernel_us": times[0], "inductor_failed": f"Inductor's own code is wrong here: {reason}"}
+        return {"kernel_us": times[0], "inductor_us": times[1]}
 
 
 def _once(run, row, device):

@@ -30,10 +30,11 @@ def device_name(device):
     return torch.cuda.get_device_name(device) if device.type == "cuda" else f"cpu, {torch.get_num_threads()} threads"
 
 
-def entry(op, variant, sizes, device, kernel_us=None, inductor_us=None, failed=None):
-    """A race as the file has it: microseconds (Inductor's None where it had no memory), or why there are none."""
+def entry(op, variant, sizes, device, kernel_us=None, inductor_us=None, failed=None, inductor_failed=None):
+    """A race as the file has it: microseconds, or why there are none of the kernel (failed) or of Inductor (inductor_failed)."""
     return {"op": op, "variant": variant, "sizes": dict(sizes), "device": device, "torch": torch.__version__,
-            "kernel_us": kernel_us, "inductor_us": inductor_us, "failed": failed, "time": int(time.time())}
+            "kernel_us": kernel_us, "inductor_us": inductor_us, "failed": failed,
+            "inductor_failed": inductor_failed, "time": int(time.time())}
 
 
 def remember(database, found):

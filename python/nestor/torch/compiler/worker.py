@@ -110,7 +110,7 @@ def _tune_and_race(job, database, seconds):
             tune(Nest.from_dict(job["nest"]), sizes, time=seconds, db=database, progress=False,
                  target="host" if device.type == "cpu" else str(device))
             refresh(region.database)
-        found["kernel_us"], found["inductor_us"] = race(region, job["sizes"], device, job["cold"])
+        found.update(race(region, job["sizes"], device, job["cold"]))
     except (Error, RuntimeError) as error:
         found["failed"] = str(error).splitlines()[0] if str(error) else type(error).__name__
     races.remember(database, found)

@@ -300,29 +300,19 @@ bool keeps_more(RuleVariants& variants, const RuleVariant& variant, Fusion fusio
          points_on_lanes(variants, variant, more, limits) <= points_on_lanes(variants, variant, fusion, limits);
 }
 
-/// What products read: elements by tensor.
-using Operands = std::map<std::string, isl::set>;
-
-void add_operands(const Nest& nest, const LoopGroup& loop_group, Operands& found) {
+/// All elements that statements of a loop group read.
+isl::union_set elements_read_by(const Nest& nest, const LoopGroup& loop_group) {
+  isl::union_set found = isl::union_set::empty(nest.context.ctx());
   for (const std::string& name : loop_group.statements) {
     const Statement& statement = nest.statement(name);
-    for (const Access& read : statement.reads) {
-      const isl::set elements = domain_in(nest, statement).apply(read.relation);
-      const auto [known, fresh] = found.try_emplace(read.tensor, elements);
-      if (!fresh) known->second = known->second.unite(elements);
-    }
+    for (const Access& read : statement.reads)
+      found = found.unite(domain_in(nest, statement).apply(read.relation).to_union_set());
   }
+  return found;
 }
 
-bool are_among(const Operands& operands, const Operands& others) {
-  return std::all_of(operands.begin(), operands.end(), [&](const auto& each) {
-    const auto other = others.find(each.first);
-    return other != others.end() && each.second.is_subset(other->second);
-  });
-}
-
-/// Does the heaviest kernel have sums of products one after the other that have nothing to do with each other, as projections that are results, and
-/// many results each? In kernels of their own they have whole blocks.
+/// Does the heaviest kernel have sums of products one after the other that have nothing to do with each other, as projections that are
+/// results, and many results each? In kernels of their own they have whole blocks.
 bool has_products_in_turn(RuleVariants& variants, const RuleVariant& variant, Fusion fusion, const GpuLimits& limits) {
   const Nest& nest = variants.nest(variant);
   const NestStructure& structure = variant.structure;
@@ -330,23 +320,23 @@ bool has_products_in_turn(RuleVariants& variants, const RuleVariant& variant, Fu
   const auto& axes = tensor_axes_of(variants, variant, group, limits.sm);
   if (axes->column < 0 || group.part) return false;
   const std::vector<int>& loops = variants.reduction_groups(variant, group, axes->reduction_axis);
-  std::set<int> taken;  // loops of products
-  std::vector<Operands> products;
+  std::set<int> taken;                   // loops of products
+  std::vector<isl::union_set> products;  ///< what each reads
   for (const std::vector<int>& related : related_loop_groups(nest, structure, group.loop_groups)) {
     std::set<int> own;
-    Operands operands;
+    isl::union_set operands = isl::union_set::empty(nest.context.ctx());
     for (const int u : related) {
       if (!multiplies(nest, structure, {u})) continue;
-      add_operands(nest, structure.loop_groups[static_cast<std::size_t>(u)], operands);
-      if (results_of(structure.loop_groups[static_cast<std::size_t>(u)]) < static_cast<double>(kManyResults)) return false;
+      const LoopGroup& loop_group = structure.loop_groups[static_cast<std::size_t>(u)];
+      operands = operands.unite(elements_read_by(nest, loop_group));
+      if (results_of(loop_group) < static_cast<double>(kManyResults)) return false;
       own.insert(loops[static_cast<std::size_t>(std::find(group.loop_groups.begin(), group.loop_groups.end(), u) -
                                                 group.loop_groups.begin())]);
     }
     if (own.empty()) continue;
     // Those of the same operands, as the parts of complex numbers, read them once together.
-    if (std::any_of(products.begin(), products.end(), [&](const Operands& other) { return are_among(operands, other); }))
-      return false;
-    products.push_back(std::move(operands));
+    if (std::any_of(products.begin(), products.end(), [&](const auto& other) { return operands.is_subset(other); })) return false;
+    products.push_back(operands);
     for (const int loop : own) {
       if (!taken.insert(loop).second) return false;
     }

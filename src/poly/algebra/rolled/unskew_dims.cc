@@ -28,6 +28,7 @@
 #include "poly/algebra/values/nest_edit.h"
 #include "poly/isl/isl_tools.h"
 #include "poly/isl/whole_function.h"
+#include "poly/nest/composite_parts.h"
 #include "poly/nest/nest_sets.h"
 
 namespace nestor {
@@ -194,8 +195,7 @@ class SkewFinder {
   std::optional<Skewed> from(const Statement& sum, std::string& why) {
     why =
         "no two factors become rows and columns of a product where a place is a dim that one of them is read at by its distance, "
-        "and "
-        "it is no running sum of such places";
+        "and it is no running sum of such places";
     if (auto running = running_sum(sum)) return running;
     if (sum.reduction != ReductionOp::add || multiplies_rows_by_columns(nest_, sum)) return std::nullopt;
     for (const Places& places : places_read_by(nest_, sum, true)) {
@@ -211,9 +211,7 @@ class SkewFinder {
  private:
   /// Of a reduction over all places up to an index, or from it on.
   std::optional<Skewed> running_sum(const Statement& sum) const {
-    const bool reads_own =
-        std::any_of(sum.reads.begin(), sum.reads.end(), [&](const Access& read) { return read.tensor == sum.write.tensor; });
-    if (!sum.reduction || reads_own || !alone_in_group(nest_, sum.name)) return std::nullopt;
+    if (!sum.reduction || reads_tensor(sum, sum.write.tensor) || !alone_in_group(nest_, sum.name)) return std::nullopt;
     const std::vector<int> reduced = reduced_dims(sum);
     const auto is_reduced = [&](std::size_t dim) {
       return std::find(reduced.begin(), reduced.end(), static_cast<int>(dim)) != reduced.end();
