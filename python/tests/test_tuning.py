@@ -72,6 +72,17 @@ class TuningTest(unittest.TestCase):
         kernel = nestor.kernel(own_operators.swiglu, {"rows": 100, "width": 32}, db=tuned.database)
         self.assertEqual(kernel.match, "nearest")
 
+    def test_conditions_that_hide_everything(self):
+        i, c = own_operators.i, own_operators.c
+
+        @nestor.nest
+        def hidden(x: nestor.f32[own_operators.rows, own_operators.width]):
+            part = nestor.define("part", (i, ), nestor.sum(x[i, c], over=c, where=c < 0))
+            return nestor.define("out", (i, ), nestor.max(x[i, c] - part[i], over=c))
+
+        tuned = nestor.tune(hidden, {"rows": 3, "width": 8}, trials=2, time=2, target="host", db=f"{folder()}/hidden.db", progress=False)
+        self.assertTrue(tuned.verify())
+
     def test_definitions_of_one_name_are_each_served(self):
         i, c = own_operators.i, own_operators.c
 

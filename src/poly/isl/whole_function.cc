@@ -11,6 +11,7 @@
 namespace nestor {
 
 std::optional<isl::multi_aff> whole_function(const isl::map& relation) {
+  if (!relation.is_single_valued()) return std::nullopt;
   const isl::pw_multi_aff function = isl::manage(isl_pw_multi_aff_from_map(relation.copy()));
   std::optional<isl::multi_aff> found;
   if (isl_pw_multi_aff_n_piece(function.get()) != 1) return found;

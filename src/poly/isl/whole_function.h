@@ -10,7 +10,7 @@
 
 namespace nestor {
 
-/// The affine function of a single-valued relation { A[x] -> B[y] }, for all x; nothing where it has several pieces.
+/// The affine function of a relation { A[x] -> B[y] }, for all x; nothing where it is no function or has several pieces.
 std::optional<isl::multi_aff> whole_function(const isl::map& relation);
 
 /// The functions of a single-valued relation, one per range dimension, simpler than they are where the domain says something already. (The

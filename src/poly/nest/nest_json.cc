@@ -1,9 +1,13 @@
 // Nests as JSON: a plain tree of names, with isl objects as text.
 #include "poly/nest/nest_json.h"
 
+#include <algorithm>
+
 #include "poly/isl/context.h"
 #include "poly/isl/isl_tools.h"
+#include "poly/nest/composite_parts.h"
 #include "poly/nest/json_reader.h"
+#include "poly/nest/nest_sets.h"
 #include "poly/nest/scalar_json.h"
 #include "support/error.h"
 #include "support/scalar_range.h"
@@ -109,6 +113,19 @@ Nest read_nest(const JsonReader& reader) {
   return nest;
 }
 
+/// Statements that run at no size compute nothing, and no analysis expects them; temporaries go that none is left to use.
+void drop_statements_without_points(Nest& nest) {
+  const isl::set context = full_context(nest);
+  std::erase_if(nest.statements, [&](const Statement& each) { return each.domain.intersect_params(context).is_empty(); });
+  if (nest.statements.empty()) user_error("nest {} computes nothing: no statement has a point at any size", nest.op);
+  std::erase_if(nest.tensors, [&](const Tensor& tensor) {
+    return tensor.role == TensorRole::temporary &&
+           std::none_of(nest.statements.begin(), nest.statements.end(), [&](const Statement& each) {
+             return each.write.tensor == tensor.name || reads_tensor(each, tensor.name);
+           });
+  });
+}
+
 }  // namespace
 
 json nest_to_json(const Nest& nest) {
@@ -139,6 +156,7 @@ Nest nest_from_json(const json& value) {
   Nest nest;
   with_isl_budget("reading the nest", [&] { nest = read_nest(JsonReader(value, "nest")); }, 3 * kIslBudget);
   validate(nest);
+  with_isl_budget("reading the nest", [&] { drop_statements_without_points(nest); });
   return nest;
 }
 

@@ -29,7 +29,8 @@ std::optional<std::int64_t> known_value(const Nest& nest, const isl::pw_aff& siz
 /// { Source[x] -> Sink[y] : Source[x] runs before Sink[y] in the original order }.
 isl::map original_order(const Nest& nest, const std::string& source, const std::string& sink);
 
-/// validate() for a nest that was made of a well-formed one: statements that have stayed as they were there are not checked again.
+/// validate() for a nest that was made of a well-formed one: statements that have stayed as they were there are not checked again, and outputs
+/// have the elements written that they had there, and no others.
 void validate_changes(const Nest& valid, const Nest& nest);
 
 }  // namespace nestor

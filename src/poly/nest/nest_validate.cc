@@ -106,7 +106,7 @@ class Unchanged {
 class Validator {
  public:
   /// `valid`: a nest that is well formed; what that has in common with `nest` is not checked again.
-  explicit Validator(const Nest& nest, const Nest* valid = nullptr) : nest_(nest), context_(nest.context) {
+  explicit Validator(const Nest& nest, const Nest* valid = nullptr) : nest_(nest), valid_(valid), context_(nest.context) {
     if (valid != nullptr) unchanged_.emplace(*valid, nest);
   }
 
@@ -127,6 +127,10 @@ class Validator {
     for (const Statement& statement : nest_.statements) {
       const bool same = std::find(known.begin(), known.end(), &statement) != known.end();
       if (!same || !unchanged_->writers(statement)) check_initialised(statement);
+    }
+    if (valid_ == nullptr) return;
+    for (const Tensor& tensor : valid_->tensors) {
+      if (tensor.role == TensorRole::output) check_written(tensor);
     }
   }
 
@@ -407,7 +411,43 @@ class Validator {
     }
   }
 
+  /// The elements of a tensor that a nest writes.
+  isl::set written_in(const Nest& nest, const Tensor& tensor) const {
+    isl::set found = tensor_box(tensor);
+    found = found.subtract(found);
+    for (const Statement& writer : nest.statements) {
+      if (writer.write.tensor == tensor.name)
+        found = found.unite(writer.domain.intersect_params(context_).apply(writer.write.relation));
+    }
+    return found;
+  }
+
+  /// The nest writes the elements of an output that the well-formed one writes, and no other.
+  void check_written(const Tensor& output) const {
+    const Tensor* here = nest_.find_tensor(output.name);
+    if (here == nullptr || here->role != TensorRole::output || here->type != output.type)
+      user_error("the output {} of type {} is gone", output.name, to_string(output.type));
+    const auto writers = [&](const Nest& nest) {
+      std::vector<const Statement*> found;
+      for (const Statement& each : nest.statements) {
+        if (each.write.tensor == output.name) found.push_back(&each);
+      }
+      return found;
+    };
+    const std::vector<const Statement*> now = writers(nest_);
+    const bool same = now.size() == writers(*valid_).size() &&
+                      std::all_of(now.begin(), now.end(), [&](const Statement* each) { return unchanged_->statement(*each); });
+    if (same) return;
+    const isl::set before = written_in(*valid_, output), after = written_in(nest_, output);
+    if (!before.is_subset(after))
+      user_error("nothing writes these elements of output {}: {}", output.name, isl_text(before.subtract(after).coalesce()));
+    if (!after.is_subset(before))
+      user_error("these elements of output {} are none that are asked for: {}", output.name,
+                 isl_text(after.subtract(before).coalesce()));
+  }
+
   const Nest& nest_;
+  const Nest* valid_;
   isl::set context_;
   std::optional<Unchanged> unchanged_;
   std::set<std::string> names_;

@@ -99,13 +99,17 @@ class Interpreter {
     members.insert(members.end(), composite.mediators.begin(), composite.mediators.end());
     for (const Follower& follower : composite.followers) members.push_back(follower.statement);
     const auto inside = [&](const Statement& s) { return std::find(members.begin(), members.end(), s.name) != members.end(); };
-    // What reads their results, even indirectly, comes after; all else comes before.
-    std::set<std::string> results;
+    // What depends on them, even indirectly, comes after; all else comes before.
+    std::set<std::string> results, read;
     std::vector<std::size_t> after;
     for (std::size_t k = 0; k < nest_.statements.size(); ++k) {
       const Statement& s = nest_.statements[k];
-      const bool late = std::any_of(s.reads.begin(), s.reads.end(), [&](const Access& a) { return results.count(a.tensor) > 0; });
-      if (inside(s) || late) results.insert(s.write.tensor);
+      const bool late = results.contains(s.write.tensor) || read.contains(s.write.tensor) ||
+                        std::any_of(s.reads.begin(), s.reads.end(), [&](const Access& a) { return results.contains(a.tensor); });
+      if (inside(s) || late) {
+        results.insert(s.write.tensor);
+        for (const Access& access : s.reads) read.insert(access.tensor);
+      }
       if (inside(s)) continue;
       if (late) {
         after.push_back(k);

@@ -5,9 +5,12 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <optional>
 #include <set>
 
+#include "poly/algebra/all_rules.h"
 #include "poly/isl/isl_tools.h"
+#include "support/error.h"
 #include "support/nests/sample_nests.h"
 
 namespace nestor {
@@ -30,6 +33,27 @@ TEST(NestJson, RoundTripIsExact) {
     EXPECT_EQ(nest_to_json(back), json) << nest.op;
     EXPECT_EQ(digest(back), digest(nest)) << nest.op;
   }
+}
+
+TEST(NestJson, StatementsWithoutPointsAreLeftOut) {
+  for (const Nest& nest : all_samples()) {
+    for (std::size_t k = 0; k < nest.statements.size(); ++k) {
+      Nest hidden = nest;
+      hidden.statements[k].domain = isl::set::empty(hidden.statements[k].domain.space());
+      std::optional<Nest> back;
+      try {
+        back = nest_from_json(nest_to_json(hidden));
+      } catch (const UserError&) {  // what others read is not written any more
+        continue;
+      }
+      EXPECT_EQ(back->find_statement(nest.statements[k].name), nullptr);
+      EXPECT_EQ(back->statements.size(), nest.statements.size() - 1);
+      EXPECT_NO_THROW(find_matches(*back)) << nest.op;
+    }
+  }
+  Nest none = samples::seidel();
+  for (Statement& statement : none.statements) statement.domain = isl::set::empty(statement.domain.space());
+  EXPECT_THROW(nest_from_json(nest_to_json(none)), UserError);
 }
 
 TEST(NestJson, InfinityAndNanSurvive) {

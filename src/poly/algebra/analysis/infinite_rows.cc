@@ -36,6 +36,13 @@ KnownValues infinite_row(const Nest& nest, const OnlinePlan& plan, std::optional
   return {nest, std::move(known), &plan, lead_stays};
 }
 
+/// Values in such a row by the definition, where nothing is known of the sums but that this one is NaN.
+KnownValues with_nan_in(const Nest& nest, const OnlinePlan& plan, std::optional<double> lead, const std::string& sum) {
+  std::map<std::string, double> known{{sum, std::numeric_limits<double>::quiet_NaN()}};
+  if (lead) known[plan.lead_tensor] = *lead;
+  return {nest, std::move(known), &plan};
+}
+
 /// What the extremum is in such a row; not known where its multiple may be infinite alone.
 std::optional<double> infinity_of(const Nest& nest, const OnlinePlan& plan) {
   if (std::any_of(plan.lead_factors.begin(), plan.lead_factors.end(), is_multiplied)) return std::nullopt;
@@ -115,8 +122,7 @@ bool infinite_rows_show(const Nest& nest, const OnlinePlan& plan, bool lead_stay
 
 std::optional<Nest> with_marked_rows(const Nest& nest, const OnlinePlan& plan, std::string* why) {
   const std::optional<double> infinity = infinity_of(nest, plan);
-  const KnownValues seen = infinite_row(nest, plan, infinity, 0),
-                    defined = infinite_row(nest, plan, infinity, std::numeric_limits<double>::quiet_NaN());
+  const KnownValues seen = infinite_row(nest, plan, infinity, 0);
   Nest result = nest;
   std::set<std::string> done;
   for (const Reading& reading : readings(nest, plan)) {
@@ -128,7 +134,10 @@ std::optional<Nest> with_marked_rows(const Nest& nest, const OnlinePlan& plan, s
     const isl::map summed = reading.follower->write.relation.intersect_domain(domain_in(nest, *reading.follower));
     const isl::map leads = elements.apply_range(plan.lead_elements.at(reading.follower->name)).coalesce();
     const bool all_have_points = elements.range().is_subset(summed.range()) && domain.is_subset(leads.domain());
-    if (!all_have_points || !leads.is_single_valued() || !defined.is_nan(old, old.value)) break;
+    // A term that a select hides is no NaN.
+    const bool is_nan = all_have_points && seen.is_nan(*reading.follower, reading.follower->value) &&
+                        with_nan_in(nest, plan, infinity, reading.follower->write.tensor).is_nan(old, old.value);
+    if (!is_nan || !leads.is_single_valued()) break;
     const ScalarExpr m = build::as_f32(ScalarExpr::read(
         add_read(reader, {plan.lead_tensor, leads.gist_domain(domain).coalesce()}), nest.tensor(plan.lead_tensor).type));
     const ScalarExpr multiple = plan.lead_factors.empty() ? m : to_expr(multiply({1, {{m, 1}}}, plan.lead_factors[0]));

@@ -128,7 +128,7 @@ class SixProducts {
       if (d != reduced_) result.dims.push_back(sum.dims[static_cast<std::size_t>(d)]);
     }
     const std::string terms = sum.dims[static_cast<std::size_t>(reduced_)];
-    result.dims.push_back(fresh_dim(result.dims, terms + "_chunk"));
+    result.dims.push_back(fresh_dim(edit_.nest(), result.dims, terms + "_chunk"));
     result.dims.push_back(terms);
     isl_set* domain = domain_in(edit_.nest(), sum).apply(chunk_map(sum, reduced_, name)).release();
     domain = isl_set_lower_bound_si(domain, isl_dim_set, static_cast<unsigned>(result.dims.size()) - 2, 0);

@@ -65,7 +65,7 @@ JointPoints joint_points(const isl::map& pairs, const std::string& name) {
 }
 
 /// The sum over its own dim and those of the sum that makes its operand `tensor`.
-Statement joint_sum(const Statement& sum, const Statement& inner) {
+Statement joint_sum(const Nest& nest, const Statement& sum, const Statement& inner) {
   const auto read =
       std::find_if(sum.reads.begin(), sum.reads.end(), [&](const Access& access) { return access.tensor == inner.write.tensor; });
   const isl::map pairs =
@@ -74,7 +74,7 @@ Statement joint_sum(const Statement& sum, const Statement& inner) {
   const JointPoints joint = joint_points(pairs.apply_range(onto_dims(inner, reduced, "terms")), sum.name);
   Statement result = sum;
   result.domain = joint.domain;
-  for (const int dim : reduced) result.dims.push_back(fresh_dim(result.dims, inner.dims[static_cast<std::size_t>(dim)]));
+  for (const int dim : reduced) result.dims.push_back(fresh_dim(nest, result.dims, inner.dims[static_cast<std::size_t>(dim)]));
   for (std::size_t k = 0; k < result.dims.size(); ++k)
     result.domain =
         isl::manage(isl_set_set_dim_name(result.domain.release(), isl_dim_set, static_cast<unsigned>(k), result.dims[k].c_str()));
@@ -118,7 +118,7 @@ std::optional<Chain> chain_of(const Nest& nest, const Statement& sum, std::strin
   for (const Access& read : sum.reads) {
     const Statement* inner = is_factor(sum, read.tensor) ? sum_before(nest, read.tensor, sum) : nullptr;
     if (inner == nullptr) continue;
-    const Statement joint = joint_sum(sum, *inner);
+    const Statement joint = joint_sum(nest, sum, *inner);
     std::string other;
     for (SharedNesting& shared : shared_nestings(nest, joint, other)) {
       if (shared.nesting.inner != reduced_dims(sum) || !nests_operand(joint, shared)) continue;

@@ -21,6 +21,7 @@
 #include "poly/algebra/values/factor_chain.h"
 #include "poly/algebra/values/nest_edit.h"
 #include "poly/isl/isl_tools.h"
+#include "poly/isl/whole_function.h"
 #include "poly/nest/nest_sets.h"
 
 namespace nestor {
@@ -104,7 +105,7 @@ std::optional<Rows> rows_of(const Nest& nest, const Statement& sum, std::size_t 
   const Tensor& tensor = nest.tensor(read.tensor);
   why = "no operand is an input of 16 bits that tensor copies cannot step along";
   if (tensor.role != TensorRole::input || size_in_bytes(tensor.type) != 2) return std::nullopt;
-  const std::vector<isl::pw_aff> functions = functions_of(read.relation.gist_domain(sum.domain));
+  const std::vector<isl::pw_aff> functions = functions_on(read.relation, sum.domain);
   const int part = dim_of_part(nest, sum, read);
   if (part < 0 && functions.size() <= kMostIndices && std::all_of(functions.begin(), functions.end(), is_linear))
     return std::nullopt;

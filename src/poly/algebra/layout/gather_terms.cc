@@ -140,7 +140,7 @@ class Gatherer {
   Nest gather() {
     Statement sum = sum_;
     sum.dims = names(gathering_.written);
-    sum.dims.push_back(fresh_dim(sum.dims, "t"));
+    sum.dims.push_back(fresh_dim(result_, sum.dims, "t"));
     const auto last = static_cast<int>(gathering_.written.size());
     const isl::set all = isl::manage(isl_set_add_dims(onto(gathering_.written, sum.name).range().release(), isl_dim_set, 1));
     sum.domain = named(within(all, last, gathering_.padded), sum.name, sum.dims);
@@ -252,7 +252,7 @@ class Gatherer {
   Statement numbered(const Statement& copy, const Operand& operand) const {
     Statement result = copy;
     result.dims = names(operand.rows);
-    result.dims.push_back(fresh_dim(result.dims, "t"));
+    result.dims.push_back(fresh_dim(result_, result.dims, "t"));
     result.domain = named(copy.domain.apply(copy.write.relation), copy.name, result.dims);
     result.write.relation = isl::manage(isl_set_identity(result.domain.copy())).set_range_tuple(copy.write.tensor);
     std::vector<isl::pw_aff> functions;
@@ -273,7 +273,7 @@ class Gatherer {
     Statement zeros;
     zeros.name = fresh_name(result_, tensor.name + "_zeros");
     zeros.dims = names(operand.rows);
-    zeros.dims.push_back(fresh_dim(zeros.dims, "t"));
+    zeros.dims.push_back(fresh_dim(result_, zeros.dims, "t"));
     const auto place = static_cast<unsigned>(operand.rows.size());
     isl_set* domain = isl_set_add_dims(onto(operand.rows, zeros.name).range().release(), isl_dim_set, 1);
     domain = isl_set_lower_bound_si(domain, isl_dim_set, place, static_cast<int>(gathering_.count));

@@ -41,7 +41,7 @@ Statement copy_of(const Nest& nest, const Statement& sum, const Access& read, co
   for (std::size_t k = 0; k < order.size(); ++k) {
     const std::set<int>& dims = indices[static_cast<std::size_t>(order[k])];
     const std::string base = dims.size() == 1 ? sum.dims[static_cast<std::size_t>(*dims.begin())] : "e";
-    copy.dims.push_back(fresh_dim(copy.dims, base));
+    copy.dims.push_back(fresh_dim(nest, copy.dims, base));
     copy.domain =
         isl::manage(isl_set_set_dim_name(copy.domain.release(), isl_dim_set, static_cast<unsigned>(k), copy.dims[k].c_str()));
   }

@@ -24,6 +24,7 @@
 #include "poly/algebra/rules/rule_list.h"
 #include "poly/algebra/values/nest_edit.h"
 #include "poly/isl/isl_tools.h"
+#include "poly/isl/whole_function.h"
 #include "poly/nest/nest_sets.h"
 
 namespace nestor {
@@ -209,7 +210,7 @@ class SumJoiner {
     const isl::set before = domain_in(nest_, sum);
     sum.domain = isl::manage(domain);
     const auto moved = [&](const Access& access, const std::string& tensor) {
-      std::vector<isl::pw_aff> functions = functions_of(access.relation.gist_domain(before));
+      std::vector<isl::pw_aff> functions = functions_on(access.relation, before);
       if (tensor != access.tensor) functions.back() = dim_function(sum.domain, term);
       return Access{tensor, relation_of(sum.domain, tensor, functions)};
     };

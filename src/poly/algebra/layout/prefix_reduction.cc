@@ -347,7 +347,7 @@ class PrefixEdit {
     at = isl_map_order_le(at, isl_dim_in, low, isl_dim_in, high);
     const isl::map to_sum = isl::manage(element).intersect_range(all), to_term = isl::manage(at).intersect_range(all);
     Statement sum = over(all, name, {sums, identity(all, sums)});
-    sum.dims.push_back(fresh_dim(names_, names_[static_cast<std::size_t>(plan_.along)]));
+    sum.dims.push_back(fresh_dim(result_, names_, names_[static_cast<std::size_t>(plan_.along)]));
     sum.domain = isl::manage(
         isl_set_gist_params(to_sum.domain().intersect(to_term.domain()).coalesce().release(), full_context(result_).release()));
     for (std::size_t k = 0; k < sum.dims.size(); ++k)

@@ -247,7 +247,7 @@ class Factorization {
     result.name = fresh_name(result_, product + "_sum");
     result.dims = sum.dims;
     const auto reduced = static_cast<std::size_t>(found.reduced);
-    result.dims[reduced] = fresh_dim(sum.dims, sum.dims[reduced] + "_half");
+    result.dims[reduced] = fresh_dim(result_, sum.dims, sum.dims[reduced] + "_half");
     const std::vector<int> left = memory_order(sum, found.left), right = memory_order(sum, found.right);
     const auto place = std::find(left.begin(), left.end(), found.reduced) - left.begin();
     const isl::pw_aff terms = result_.tensor(operands.first).shape[static_cast<std::size_t>(place)];

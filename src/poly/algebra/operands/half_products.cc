@@ -195,7 +195,7 @@ Statement copy_statement(const Nest& nest, const Tensor& tensor, const Statement
   const std::vector<std::set<int>> indices = dims_of_indices(reader, read);
   for (std::size_t k = 0; k < indices.size(); ++k) {
     const std::string base = indices[k].size() == 1 ? reader.dims[static_cast<std::size_t>(*indices[k].begin())] : "e";
-    copy.dims.push_back(fresh_dim(copy.dims, base));
+    copy.dims.push_back(fresh_dim(nest, copy.dims, base));
     domain = isl_set_set_dim_name(domain, isl_dim_set, static_cast<unsigned>(k), copy.dims[k].c_str());
   }
   copy.domain = isl::manage(domain);

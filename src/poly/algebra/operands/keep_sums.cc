@@ -4,7 +4,8 @@
 //            reads another such sum too (the gates of a recurrent cell: f(x W + h U)).
 // Rewrite    the sum and what starts it write r', and r_e = r'_e behind it; readers are as before. So each product may have a kernel of its
 //            own, which keeps r' in registers and stores r.
-// Conditions the sum's initialisers are alone in their loops, as the sum is; nothing else writes r, and nobody reads it before.
+// Conditions the sum's initialisers are alone in their loops, as the sum is; nothing else writes r, and nobody reads it before. Where elements
+//            have no terms, one statement starts them all.
 // Proof      r and r' are equal element by element once the sum is complete.
 // Rounding   none: both are f32.
 #include <isl/map.h>
@@ -46,6 +47,7 @@ std::string objection(const Nest& nest, const Statement& sum) {
       std::all_of(starts.begin(), starts.end(), [&](const Statement* start) { return alone_in_group(nest, start->name); });
   if (!apart || starts.size() + 1 != writers_of(nest, tensor.name).size())
     return "it starts from nothing, or shares its loops or its result with other statements";
+  if (starts.size() > 1 && !always_has_points(nest, sum)) return "some elements have no terms, and several statements start them";
   bool meets = tensor.role == TensorRole::output;
   for (const Statement* reader : readers_of(nest, tensor.name)) {
     if (reader->group <= sum.group) return "its result is read before it is complete";
@@ -61,6 +63,12 @@ std::vector<RuleMatch> find(const Nest& nest) {
   });
 }
 
+/// Over the elements of the sum; those too that only have a start, which is one statement then.
+Statement store_of(const Nest& nest, const Statement& sum, const std::string& name) {
+  isl::map to_like;
+  return element_statement(nest, always_has_points(nest, sum) ? sum : *initialisers_of(nest, sum).front(), name, to_like);
+}
+
 RuleResult apply(const Nest& nest, const std::vector<std::string>& target) {
   const std::string name = statement_argument(nest, kName, target, 1);
   const Statement& sum = nest.statement(name);
@@ -71,8 +79,7 @@ RuleResult apply(const Nest& nest, const std::vector<std::string>& target) {
   kept.role = TensorRole::temporary;
   Nest result = nest;
   result.tensors.push_back(kept);
-  isl::map to_sum;
-  Statement store = element_statement(nest, sum, fresh_name(nest, name + "_store"), to_sum);
+  Statement store = store_of(nest, sum, fresh_name(nest, name + "_store"));
   store.reads = {{kept.name, store.write.relation.set_range_tuple(kept.name)}};
   store.value = ScalarExpr::read(0, kept.type);
   std::vector<std::string> writers{name};

@@ -183,7 +183,7 @@ std::vector<RuleMatch> find(const Nest& nest) {
 }
 
 /// The distinct indices, which are no constants; named as the first dim that each follows.
-Indices indices_of(const Statement& statement, const ScalarExpr& value) {
+Indices indices_of(const Nest& nest, const Statement& statement, const ScalarExpr& value) {
   Indices found;
   value.visit([&](const ScalarExpr& expr) {
     if (expr.op() != ScalarOp::read) return;
@@ -197,7 +197,7 @@ Indices indices_of(const Statement& statement, const ScalarExpr& value) {
       while (first < statement.dims.size() && !follows(first)) ++first;
       if (first == statement.dims.size() || std::any_of(found.functions.begin(), found.functions.end(), same)) continue;
       found.functions.push_back(function);
-      found.names.push_back(fresh_dim(found.names, statement.dims[first]));
+      found.names.push_back(fresh_dim(nest, found.names, statement.dims[first]));
     }
   });
   return found;
@@ -217,7 +217,7 @@ std::optional<std::pair<Statement, isl::map>> over_indices(const Nest& nest, con
   const ScalarExpr& value = sum.value.args()[split.factor];
   bool numbers = false;
   value.visit([&](const ScalarExpr& expr) { numbers = numbers || expr.op() == ScalarOp::index; });
-  const Indices indices = indices_of(sum, value);
+  const Indices indices = indices_of(nest, sum, value);
   if (numbers || indices.functions.empty() || indices.functions.size() >= split.dims.size()) return std::nullopt;
   const isl::map element = relation_of(sum.domain, tensor, indices.functions).intersect_domain(sum.domain);
   Statement factor;

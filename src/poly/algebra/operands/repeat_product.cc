@@ -131,7 +131,7 @@ std::vector<RuleMatch> find(const Nest& nest) {
 class Repeater {
  public:
   Repeater(const Nest& nest, const Statement& of, const Repetition& repetition)
-      : repetition_(repetition), count_(repetition.dims.size()) {
+      : nest_(nest), repetition_(repetition), count_(repetition.dims.size()) {
     const isl::set domain = domain_in(nest, of);
     isl_set* values = domain.copy();
     for (int dim = static_cast<int>(of.dims.size()); dim-- > 0;) {
@@ -154,7 +154,7 @@ class Repeater {
     Statement result = statement;
     const unsigned rank = static_cast<unsigned>(statement.dims.size()), at = place(rank);
     for (std::size_t k = 0; k < count_; ++k)
-      result.dims.insert(result.dims.begin() + at + static_cast<std::ptrdiff_t>(k), fresh_dim(result.dims, names_[k]));
+      result.dims.insert(result.dims.begin() + at + static_cast<std::ptrdiff_t>(k), fresh_dim(nest_, result.dims, names_[k]));
     isl_set* domain = isl_set_insert_dims(statement.domain.copy(), isl_dim_set, at, size());
     isl_set* values = isl_set_insert_dims(values_.copy(), isl_dim_set, size(), rank - at);
     values = isl_set_insert_dims(values, isl_dim_set, 0, at);
@@ -207,6 +207,7 @@ class Repeater {
     return inserted(statement, access, dims, relation);
   }
 
+  const Nest& nest_;
   const Repetition& repetition_;
   const std::size_t count_;
   isl::set values_;  ///< of the dims

@@ -115,7 +115,7 @@ std::optional<Statement> with_split_dim(const Nest& nest, const Statement& state
     const std::string& name = statement.dims[static_cast<std::size_t>(dim)];
     if (dim == split.dim) {
       functions.push_back(outer);
-      names.push_back(fresh_dim(statement.dims, name + "_part"));
+      names.push_back(fresh_dim(nest, statement.dims, name + "_part"));
     }
     functions.push_back(dim == split.dim ? whole.sub(multiple_of(outer, split.extent)) : dim_function(statement.domain, dim));
     names.push_back(name);

@@ -123,7 +123,7 @@ Statement writer_of(const Nest& nest, const std::string& name, const std::string
   writer.domain = isl::manage(isl_set_gist_params(writer.domain.release(), full_context(nest).release()));
   const auto rank = static_cast<unsigned>(isl_set_dim(elements.get(), isl_dim_set));
   for (unsigned k = 0; k < rank; ++k) {
-    writer.dims.push_back(fresh_dim(writer.dims, "e"));
+    writer.dims.push_back(fresh_dim(nest, writer.dims, "e"));
     writer.domain = isl::manage(isl_set_set_dim_name(writer.domain.release(), isl_dim_set, k, writer.dims[k].c_str()));
   }
   isl_map* write = isl_set_identity(writer.domain.copy());

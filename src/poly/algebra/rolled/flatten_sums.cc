@@ -69,7 +69,8 @@ Statement one_sum(const Nest& nest, const Statement& reader, const Statement& in
   Statement sum;
   sum.name = reader.name;
   sum.dims = reader.dims;
-  for (const int dim : reduced_dims(inner)) sum.dims.push_back(fresh_dim(sum.dims, inner.dims[static_cast<std::size_t>(dim)]));
+  for (const int dim : reduced_dims(inner))
+    sum.dims.push_back(fresh_dim(nest, sum.dims, inner.dims[static_cast<std::size_t>(dim)]));
   isl_set* domain = isl_set_coalesce(isl_set_gist_params(points.domain().release(), full_context(nest).release()));
   for (std::size_t k = 0; k < sum.dims.size(); ++k)
     domain = isl_set_set_dim_name(domain, isl_dim_set, static_cast<unsigned>(k), sum.dims[k].c_str());

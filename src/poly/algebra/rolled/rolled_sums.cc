@@ -179,7 +179,7 @@ Statement joint_sum(const Nest& nest, const Rolled& rolled) {
   const int place = place_of_dims(sum);
   const auto count = rolled.grid.steps.size();
   for (std::size_t d = 0; d < count; ++d)
-    sum.dims.insert(sum.dims.begin() + place + static_cast<std::ptrdiff_t>(d), fresh_dim(sum.dims, "t"));
+    sum.dims.insert(sum.dims.begin() + place + static_cast<std::ptrdiff_t>(d), fresh_dim(nest, sum.dims, "t"));
   isl_set* points = points_of(nest, rolled, sum.name).release();
   points = isl_set_gist_params(points, full_context(nest).release());
   for (std::size_t k = 0; k < sum.dims.size(); ++k)

@@ -102,7 +102,7 @@ Statement combine_parts(const Nest& nest, const Statement& statement, const Part
   Statement combine = element_statement(nest, part_last, fresh_name(nest, statement.name + "_combine"), to_update);
   // Where there is one part, another index may be the same number and have its name.
   for (std::size_t k = 0; k + 1 < combine.dims.size(); ++k) {
-    if (combine.dims[k] == parts.name) combine.dims[k] = fresh_dim(combine.dims, fmt::format("e{}", k));
+    if (combine.dims[k] == parts.name) combine.dims[k] = fresh_dim(nest, combine.dims, fmt::format("e{}", k));
   }
   combine.dims.back() = parts.name;
   name_dims(combine);

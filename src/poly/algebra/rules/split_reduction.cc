@@ -61,12 +61,7 @@ int dim_of(const Statement& statement, const std::string& dim) {
   return static_cast<int>(found - statement.dims.begin());
 }
 
-bool is_taken(const Nest& nest, const std::string& name) {
-  return fresh_name(nest, name) != name ||
-         std::any_of(nest.statements.begin(), nest.statements.end(), [&](const Statement& statement) {
-           return std::find(statement.dims.begin(), statement.dims.end(), name) != statement.dims.end();
-         });
-}
+bool is_taken(const Nest& nest, const std::string& name) { return fresh_name(nest, name) != name; }
 
 std::string new_dim_name(const Nest& nest, const std::string& dim) {
   std::string name = dim + "_p";

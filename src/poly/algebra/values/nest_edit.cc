@@ -134,19 +134,32 @@ bool alone_in_group(const Nest& nest, const std::string& statement) {
   return group_end(nest, statement) - group_begin(nest, statement) == 1;
 }
 
-std::string fresh_name(const Nest& nest, const std::string& base) {
-  const auto taken = [&](const std::string& name) {
-    const auto is_size = [&](const SizeParam& size) { return size.name == name; };
-    const auto is_scalar = [&](const ScalarParam& scalar) { return scalar.name == name; };
-    return nest.find_statement(name) != nullptr || nest.find_tensor(name) != nullptr ||
-           std::any_of(nest.sizes.begin(), nest.sizes.end(), is_size) ||
-           std::any_of(nest.scalars.begin(), nest.scalars.end(), is_scalar);
-  };
-  return untaken(base, taken);
+namespace {
+
+/// Dims may not have the name of a size, scalar or tensor.
+bool names_data(const Nest& nest, const std::string& name) {
+  const auto is_size = [&](const SizeParam& size) { return size.name == name; };
+  const auto is_scalar = [&](const ScalarParam& scalar) { return scalar.name == name; };
+  return nest.find_tensor(name) != nullptr || std::any_of(nest.sizes.begin(), nest.sizes.end(), is_size) ||
+         std::any_of(nest.scalars.begin(), nest.scalars.end(), is_scalar);
 }
 
-std::string fresh_dim(const std::vector<std::string>& dims, const std::string& base) {
-  return untaken(base, [&](const std::string& name) { return std::find(dims.begin(), dims.end(), name) != dims.end(); });
+}  // namespace
+
+std::string fresh_name(const Nest& nest, const std::string& base) {
+  return untaken(base, [&](const std::string& name) {
+    const auto has_dim = [&](const Statement& each) {
+      return std::find(each.dims.begin(), each.dims.end(), name) != each.dims.end();
+    };
+    return nest.find_statement(name) != nullptr || names_data(nest, name) ||
+           std::any_of(nest.statements.begin(), nest.statements.end(), has_dim);
+  });
+}
+
+std::string fresh_dim(const Nest& nest, const std::vector<std::string>& dims, const std::string& base) {
+  return untaken(base, [&](const std::string& name) {
+    return std::find(dims.begin(), dims.end(), name) != dims.end() || names_data(nest, name);
+  });
 }
 
 void insert_statement(Nest& nest, std::size_t position, const Statement& statement) {
@@ -345,7 +358,7 @@ Statement element_statement(const Nest& nest, const Statement& like, const std::
   const std::vector<isl::pw_aff> functions = functions_of(like.write.relation);
   std::vector<std::string> dims;
   for (std::size_t k = 0; k < functions.size(); ++k) {
-    std::string dim = fresh_dim(dims, fmt::format("e{}", k));
+    std::string dim = fresh_dim(nest, dims, fmt::format("e{}", k));
     for (std::size_t d = 0; d < like.dims.size(); ++d) {
       const isl::map same = as_map(dim_function(like.domain, static_cast<int>(d)));
       const bool free = std::find(dims.begin(), dims.end(), like.dims[d]) == dims.end();

@@ -35,7 +35,7 @@ bool alone_in_group(const Nest& nest, const std::string& statement);
 /// `base`, or `base` with the smallest number appended that makes it new in the nest.
 std::string fresh_name(const Nest& nest, const std::string& base);
 /// The same for a dim beside `dims`.
-std::string fresh_dim(const std::vector<std::string>& dims, const std::string& base);
+std::string fresh_dim(const Nest& nest, const std::vector<std::string>& dims, const std::string& base);
 /// Inserts as a group of its own.
 void insert_statement(Nest& nest, std::size_t position, const Statement& statement);
 void erase_statement(Nest& nest, const std::string& name);
