@@ -69,5 +69,27 @@ TEST(InfiniteRows, WhatIsNoSuchTermIsMarkedWithinItsFactor) {
   }
 }
 
+TEST(InfiniteRows, ASumWhoseTermsASelectHidesIsNoNaN) {
+  const auto logarithm = [](const ScalarExpr& term) {
+    const std::string row = "0 <= i < R", points = row + " and 0 <= j < K";
+    return NestBuilder("logarithm", {{"R", 5}, {"K", 7}})
+        .tensor("s", TensorRole::input, {"R", "K"})
+        .tensor("hidden", TensorRole::input, {"R"}, ElementType::boolean)
+        .tensor("m", TensorRole::temporary, {"R"})
+        .tensor("l", TensorRole::temporary, {"R"})
+        .tensor("out", TensorRole::output, {"R"})
+        .statement("m_init[i] : " + row, "m[i]", {}, number(-infinity()))
+        .statement("m_max[i, j] : " + points, "m[i]", {"s[i, j]"}, read(0), ReductionOp::max)
+        .statement("l_init[i] : " + row, "l[i]", {}, number(0))
+        .statement("l_sum[i, j] : " + points, "l[i]", {"s[i, j]", "m[i]", "hidden[i]"}, term, ReductionOp::add)
+        .statement("out[i] : " + row, "out[i]", {"m[i]", "l[i]"}, read(0) + apply(ScalarOp::log, read(1)))
+        .build();
+  };
+  const ScalarExpr power = apply(ScalarOp::exp, read(0) - read(1)), hidden = read(2, ElementType::boolean);
+  EXPECT_EQ(rule("online").find(logarithm(power)).size(), 1U);
+  EXPECT_EQ(rule("online").find(logarithm(ScalarExpr::make(ScalarOp::select, {hidden, number(0), power}))).size(), 0U)
+      << "where all scores are -inf the sum is 0, and its logarithm is -inf";
+}
+
 }  // namespace
 }  // namespace nestor

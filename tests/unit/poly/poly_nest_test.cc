@@ -1,6 +1,7 @@
 // Nests: hand-written samples are valid, sizes resolve, text names what is computed.
 #include "poly/nest/nest.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -32,6 +33,32 @@ std::string objection(const Nest& nest, const Nest* valid) {
   } catch (const UserError& error) {
     return error.what();
   }
+}
+
+TEST(Nest, ChangesWriteTheSameElementsOfOutputs) {
+  const Nest valid = samples::matmul();
+  const auto changed = [&](const std::function<void(Nest&)>& change) {
+    Nest nest = valid;
+    change(nest);
+    EXPECT_EQ(objection(nest, nullptr), "") << "it may be somebody's definition";
+    return objection(nest, &valid);
+  };
+  const auto domains = [](Nest& nest, const std::string& condition) {
+    for (Statement& statement : nest.statements) {
+      const std::string text = isl_text(statement.domain);
+      statement.domain = parse_set(text.substr(0, text.rfind('}')) + condition + " }", "test");
+    }
+  };
+  EXPECT_EQ(changed([&](Nest& nest) { domains(nest, " and i >= 0"); }), "");
+  EXPECT_THAT(changed([&](Nest& nest) { domains(nest, " and i >= 1"); }),
+              ::testing::HasSubstr("nothing writes these elements of output C"));
+  Nest less = valid;
+  domains(less, " and i >= 1");
+  EXPECT_THAT(objection(valid, &less), ::testing::HasSubstr("these elements of output C are none that are asked for"));
+  EXPECT_THAT(changed([&](Nest& nest) {
+                for (Tensor& tensor : nest.tensors) tensor.role = tensor.name == "C" ? TensorRole::temporary : tensor.role;
+              }),
+              ::testing::HasSubstr("the output C of type f32 is gone"));
 }
 
 TEST(Nest, ChangesOfAValidNestAreCheckedAsAllOfItIs) {

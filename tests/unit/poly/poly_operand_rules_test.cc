@@ -2,6 +2,7 @@
 #include "poly/algebra/all_rules.h"
 #include "poly/algebra/values/nest_edit.h"
 #include "poly/isl/isl_tools.h"
+#include "poly/nest/nest_sets.h"
 #include "support/error.h"
 #include "support/nests/gathered_nests.h"
 #include "support/nests/masked_images.h"
@@ -13,6 +14,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <isl/aff.h>
+#include <isl/set.h>
 
 #include <limits>
 
@@ -131,6 +133,34 @@ TEST(ZeroTerms, ATriangleBecomesASquareOfElementsAndZeros) {
   EXPECT_THAT(reads_of(nest, "sum"), ElementsAre("w_whole", "x"));
   EXPECT_EQ(matches("zero_terms", nest), 0U) << "once";
   EXPECT_THAT(rule("zero_terms").finite(triangular_product()), ElementsAre("x"));
+}
+
+TEST(ZeroTerms, DimsDoNotHaveTheNameOfATensor) {
+  Nest nest = triangular_product();
+  nest.tensors.push_back({"e", ElementType::f32, TensorRole::input, nest.tensor("x").shape});
+  const Nest made = rule("zero_terms").apply(nest, {"sum"}).nest;
+  EXPECT_NO_THROW(validate_changes(nest, made));
+  EXPECT_THAT(made.statement("w_zeros").dims, ElementsAre("e_2", "e_3"));
+}
+
+TEST(KeepSums, ElementsWithoutTermsAreStored) {
+  const auto product = [](const std::string& terms) {
+    const std::string element = "0 <= i < M and 0 <= j < N";
+    const auto half = [](int k) { return ScalarExpr::cast(ElementType::f32, read(k, ElementType::f16)); };
+    return NestBuilder("product", {{"M", 5}, {"N", 7}, {"K", 6}})
+        .tensor("x", TensorRole::input, {"M", "K"}, ElementType::f16)
+        .tensor("w", TensorRole::input, {"N", "K"}, ElementType::f16)
+        .tensor("out", TensorRole::output, {"M", "N"})
+        .statement("init[i, j] : " + element, "out[i, j]", {}, number(0))
+        .statement("sum[i, j, k] : " + element + terms, "out[i, j]", {"x[i, k]", "w[j, k]"}, half(0) * half(1), ReductionOp::add)
+        .build();
+  };
+  for (const std::string terms : {" and 0 <= k < K", " and 0 <= k < K and k < i"}) {
+    const Nest nest = product(terms), made = rule("keep_sums").apply(nest, {"sum"}).nest;
+    EXPECT_NO_THROW(validate_changes(nest, made));
+    const isl::set stored = domain_in(made, made.statement("sum_store")), whole = domain_in(nest, nest.statement("init"));
+    EXPECT_TRUE(stored.is_equal(isl::manage(isl_set_set_tuple_name(whole.copy(), "sum_store"))));
+  }
 }
 
 TEST(ZeroTerms, WhatNobodyWroteOfTheFilledOperandIsZeroInItsCopy) {

@@ -407,7 +407,7 @@ void NestCandidate::add_shape(const FusionGroup& group, const GroupShape& shape)
     steps.steps = gpu_steps(part, steps, shape.on_gpu);
   }
   append(steps.steps);
-  if (distributes(group, shape.plan))
+  if (distributes(group, shape.plan) || distributes_inside(group, shape.plan))
     append(distributed_steps(group, shape.plan, steps));
   else if (!facts_.limits.gpu)
     append(inner_loop_steps(chosen_.structure, group, steps, values_));
@@ -418,6 +418,17 @@ void NestCandidate::add_shape(const FusionGroup& group, const GroupShape& shape)
 bool NestCandidate::distributes(const FusionGroup& group, const GroupPlan& plan) const {
   if (plan.form.kind == GroupForm::Kind::distributed) return true;
   return facts_.limits.gpu && plan.form.kind == GroupForm::Kind::natural && distributed_form(variants_, chosen_, group);
+}
+
+/// Has a group whose common loops are independent a recurrence inside of them, with several statements in a step?
+bool NestCandidate::distributes_inside(const FusionGroup& group, const GroupPlan& plan) const {
+  if (!facts_.limits.gpu || plan.form.kind != GroupForm::Kind::natural || group.loop_groups.size() < 2) return false;
+  const std::vector<FusionGroup>& alone = variants_.fusion_groups(chosen_, Fusion::none);
+  return std::any_of(alone.begin(), alone.end(), [&](const FusionGroup& each) {
+    return each.loop_groups.size() == 1 &&
+           std::find(group.loop_groups.begin(), group.loop_groups.end(), each.loop_groups.front()) != group.loop_groups.end() &&
+           distributed_form(variants_, chosen_, each).has_value();
+  });
 }
 
 /// Each statement's own loops within the shared ones; tasks there where none stand outside.

@@ -73,6 +73,7 @@ class NestCandidate {
   std::string make_shape(const FusionGroup& group, GroupShape& shape) const;
   void add_shape(const FusionGroup& group, const GroupShape& shape);
   bool distributes(const FusionGroup& group, const GroupPlan& plan) const;
+  bool distributes_inside(const FusionGroup& group, const GroupPlan& plan) const;
   std::vector<Step> distributed_steps(const FusionGroup& group, const GroupPlan& plan, const GroupSteps& shared);
   void specialise(const GroupSteps& steps, const GroupPlan& plan);
   void append(const std::vector<Step>& steps) { candidate_.steps.insert(candidate_.steps.end(), steps.begin(), steps.end()); }

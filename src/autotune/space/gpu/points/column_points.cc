@@ -90,6 +90,19 @@ bool sums_along(const NestStructure& structure, int axis, const std::vector<int>
   return false;
 }
 
+/// Does the group, with about as many points as `sums`, sum up few terms for each result? Then what holds the chip up are the long sums.
+bool is_outweighed(const RuleVariant& variant, const FusionGroup& group, const FusionGroup& sums) {
+  constexpr std::int64_t kFewTerms = 32;
+  const auto terms_of = [&](const FusionGroup& each) {
+    const LoopGroup& heavy = variant.structure.loop_groups[static_cast<std::size_t>(each.heaviest)];
+    std::int64_t terms = 1;
+    for (std::size_t k = 0; k < heavy.extents.size(); ++k) terms *= heavy.reduced[k] ? heavy.extents[k] : 1;
+    return terms;
+  };
+  return heaviest_points(variant, group) <= 2 * heaviest_points(variant, sums) && terms_of(group) > 1 &&
+         terms_of(group) <= kFewTerms && terms_of(sums) > kFewTerms;
+}
+
 }  // namespace
 
 void add_column_values(const GpuPointSource& source, const std::set<std::string>& rules, ColumnSums kind,
@@ -104,7 +117,7 @@ void add_column_values(const GpuPointSource& source, const std::set<std::string>
   const FusionGroup& largest = source.variants.heaviest(whole, Fusion::none);
   if (kind == ColumnSums::products) {
     if (heaviest_points(whole, *sums) < heaviest_points(whole, largest) || !repeats_operands(nest, whole, *sums)) return;
-  } else if ((sums == &largest) != (kind == ColumnSums::heaviest)) {
+  } else if ((sums == &largest || is_outweighed(whole, largest, *sums)) != (kind == ColumnSums::heaviest)) {
     return;
   }
   const Axis& columns = whole.structure.axes[static_cast<std::size_t>(axis_of(*sums))];

@@ -383,6 +383,10 @@ std::vector<NamedValues> likely_gpu_values(const GpuPointSource& source) {
   }
   RuleChoice simple{source.usual_rules};
   std::erase_if(simple.rules, [](const std::string& rule) { return makes_composites(rule); });
+  RuleChoice without_tiles = simple;
+  const bool recomputes = std::find(source.rules.begin(), source.rules.end(), kRecomputingRule) != source.rules.end();
+  if (recomputes) without_tiles.rules.insert(kRecomputingRule);
+  add_row_sequences(source, without_tiles, points);
   const bool steps = has_large_steps(source, simple);
   if (steps) add_distributed(source, simple, points);
   const bool solves = solves_systems(source, simple);
@@ -401,9 +405,6 @@ std::vector<NamedValues> likely_gpu_values(const GpuPointSource& source) {
   RuleChoice rows = simple;
   if (std::find(source.rules.begin(), source.rules.end(), kRowsRule) != source.rules.end()) rows.rules.insert(kRowsRule);
   add_product_values(source, rows, points);
-  RuleChoice without_tiles = simple;
-  const bool recomputes = std::find(source.rules.begin(), source.rules.end(), kRecomputingRule) != source.rules.end();
-  if (recomputes) without_tiles.rules.insert(kRecomputingRule);
   add_pair_sums(source, without_tiles, points);
   add_shared_terms(source, simple, points);
   // A block over a part of all rows would take them one by one.

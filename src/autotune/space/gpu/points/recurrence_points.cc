@@ -4,10 +4,13 @@
 #include "autotune/space/distribution.h"
 #include "autotune/space/gpu/transposed_rows.h"
 #include "autotune/space/structure/axes.h"
+#include "support/rounding.h"
 
 #include <algorithm>
+#include <bit>
 #include <initializer_list>
 #include <optional>
+#include <set>
 #include <utility>
 
 namespace nestor {
@@ -89,6 +92,24 @@ std::vector<Sequences> short_sequences(const GpuPointSource& source, const RuleV
   return {};
 }
 
+/// Has a step nothing for a row but sums of it, the widest of more points than a warp has at once, and what follows from them?
+bool sums_up_rows(const Nest& nest, const RuleVariant& variant, const FusionGroup& group, const std::vector<int>& independent) {
+  std::vector<int> around = serial_axes(group);
+  around.insert(around.end(), independent.begin(), independent.end());
+  const auto is_around = [&](int axis) { return std::find(around.begin(), around.end(), axis) != around.end(); };
+  bool sums = false;
+  for (const int u : group.loop_groups) {
+    const LoopGroup& loop_group = variant.structure.loop_groups[static_cast<std::size_t>(u)];
+    for (const std::string& name : loop_group.statements) {
+      const Statement& statement = nest.statement(name);
+      const std::vector<int> written = followed_axes(loop_group, statement.write);
+      if (!std::all_of(written.begin(), written.end(), [&](int axis) { return axis < 0 || is_around(axis); })) return false;
+      sums = sums || statement.reduction.has_value();
+    }
+  }
+  return sums && widest_of_step(variant, group, independent) > 4 * nvptx::kWarpThreads;
+}
+
 }  // namespace
 
 void add_recurrences(const GpuPointSource& source, const RuleChoice& choice, bool systems, std::vector<NamedValues>& points) {
@@ -100,6 +121,27 @@ void add_recurrences(const GpuPointSource& source, const RuleChoice& choice, boo
   }
   for (const Fusion fusion : {Fusion::maximal, Fusion::careful, Fusion::none})
     add_inside(source, choice, fusion, {128, 32, 256}, points);
+}
+
+void add_row_sequences(const GpuPointSource& source, const RuleChoice& choice, std::vector<NamedValues>& points) {
+  constexpr std::int64_t kElementsOfThread = 32, kMostThreads = 256, kRows = 8;  // rows of a multiprocessor
+  const RuleVariant& variant = source.variants.at(choice);
+  const std::vector<FusionGroup>& groups = source.variants.fusion_groups(variant, Fusion::maximal);
+  const auto [steps, independent] = heaviest_distributed(source.variants, variant, Fusion::alike);
+  if (steps == nullptr || independent.empty() || groups.size() != 1 || steps->loop_groups == groups.front().loop_groups) return;
+  const FusionGroup& all = groups.front();
+  if (std::set(all.axes.begin(), all.axes.end()) != std::set(independent.begin(), independent.end())) return;
+  if (!sums_up_rows(source.variants.nest(variant), variant, *steps, independent)) return;
+  if (extent_of(variant, independent) < static_cast<double>(kRows * source.limits.units)) return;
+  const auto widest = static_cast<std::uint64_t>(ceil_div(widest_of_step(variant, *steps, independent), kElementsOfThread));
+  // Fewer threads wait less for each other in each step.
+  const auto least =
+      std::clamp<std::int64_t>(static_cast<std::int64_t>(std::bit_ceil(widest)), nvptx::kWarpThreads, kMostThreads);
+  for (const std::int64_t threads : {least, 2 * least, 4 * least}) {
+    NamedValues values{{"threads", threads}, {"cluster", 1}, {"reduction_axis", -1}};
+    for (const int axis : all.axes) values["tile." + variant.structure.axes[static_cast<std::size_t>(axis)].name] = 1;
+    points.push_back(completed(source, choice, Fusion::maximal, std::move(values)));
+  }
 }
 
 void add_distributed(const GpuPointSource& source, const RuleChoice& choice, std::vector<NamedValues>& points) {

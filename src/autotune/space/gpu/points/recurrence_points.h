@@ -8,6 +8,10 @@ namespace nestor {
 /// Recurrences: each thread runs through a serial loop; of two such loops, threads share wavefronts.
 void add_recurrences(const GpuPointSource& source, const RuleChoice& choice, bool systems, std::vector<NamedValues>& points);
 
+/// A recurrence of each of many rows in one kernel with what comes before and behind it: a block has a row, which it reads from near memory
+/// again in each step.
+void add_row_sequences(const GpuPointSource& source, const RuleChoice& choice, std::vector<NamedValues>& points);
+
 /// A block goes through the steps of a sequence, or threads through those of many short ones; each step of all sequences has a
 /// launch for each statement, or one kernel of tiles along the last two common axes.
 void add_distributed(const GpuPointSource& source, const RuleChoice& choice, std::vector<NamedValues>& points);
