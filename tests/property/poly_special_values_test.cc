@@ -68,6 +68,14 @@ RuleMatch some_match(std::vector<RuleMatch> matches, const std::string& wanted, 
   return dice.of(matches);
 }
 
+/// The first one, or "".
+std::string statement_without_points(const Nest& nest) {
+  for (const Statement& statement : nest.statements) {
+    if (domain_in(nest, statement).is_empty()) return statement.name;
+  }
+  return "";
+}
+
 /// Applies up to four rules; counts how often each was applied.
 void rewrite(Rewritten& result, const std::string& wanted, Dice& dice, std::map<std::string, int>& applied) {
   const int most = 1 + dice.below(4);
@@ -92,10 +100,8 @@ void rewrite(Rewritten& result, const std::string& wanted, Dice& dice, std::map<
         result.nest = std::move(made.nest);
         throw InternalError("rule " + match.rule + " made no valid nest: " + error.what());
       }
-      for (const Statement& statement : made.nest.statements) {
-        if (domain_in(made.nest, statement).is_empty())
-          throw InternalError("rule " + match.rule + " made a statement without points: " + statement.name);
-      }
+      if (const std::string name = statement_without_points(made.nest); !name.empty())
+        throw InternalError("rule " + match.rule + " made a statement without points: " + name);
       if (match.rule == "round_operand") result.rounded.insert(made.nest.tensors.back().name);
       result.nest = std::move(made.nest);
       result.composites = reprove(result.nest, result.composites);
@@ -184,10 +190,7 @@ class SpecialValues : public ::testing::Test {
     const bool plain = seed % 2 == 0 || !draws_around_rules;
     const samples::RuleNests* nests = plain ? nullptr : &all[seed / 2 % all.size()];
     const Nest nest = nests == nullptr ? samples::some_nest(dice) : samples::some_rule_nest(*nests, dice);
-    // nest_from_json leaves such statements out.
-    if (std::any_of(nest.statements.begin(), nest.statements.end(),
-                    [&](const Statement& each) { return domain_in(nest, each).is_empty(); }))
-      return 0;
+    if (!statement_without_points(nest).empty()) return 0;  // nest_from_json leaves such statements out
     Rewritten after{nest, {}, nest.op, {}, {}};
     try {
       rewrite(after, nests == nullptr ? "" : nests->rule, dice, applied_);

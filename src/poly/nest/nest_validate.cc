@@ -48,6 +48,8 @@ class Unchanged {
               isl_set_plain_is_equal(before.context.get(), after.context.get()) == isl_bool_true;
   }
 
+  const Nest& before() const { return before_; }
+
   /// The statement, with its accesses and the tensors that they touch.
   bool statement(const Statement& here) const {
     const Statement* there = before_.find_statement(here.name);
@@ -106,7 +108,7 @@ class Unchanged {
 class Validator {
  public:
   /// `valid`: a nest that is well formed; what that has in common with `nest` is not checked again.
-  explicit Validator(const Nest& nest, const Nest* valid = nullptr) : nest_(nest), valid_(valid), context_(nest.context) {
+  explicit Validator(const Nest& nest, const Nest* valid = nullptr) : nest_(nest), context_(nest.context) {
     if (valid != nullptr) unchanged_.emplace(*valid, nest);
   }
 
@@ -128,8 +130,8 @@ class Validator {
       const bool same = std::find(known.begin(), known.end(), &statement) != known.end();
       if (!same || !unchanged_->writers(statement)) check_initialised(statement);
     }
-    if (valid_ == nullptr) return;
-    for (const Tensor& tensor : valid_->tensors) {
+    if (!unchanged_) return;
+    for (const Tensor& tensor : unchanged_->before().tensors) {
       if (tensor.role == TensorRole::output) check_written(tensor);
     }
   }
@@ -413,8 +415,7 @@ class Validator {
 
   /// The elements of a tensor that a nest writes.
   isl::set written_in(const Nest& nest, const Tensor& tensor) const {
-    isl::set found = tensor_box(tensor);
-    found = found.subtract(found);
+    isl::set found = isl::set::empty(tensor_box(tensor).space());
     for (const Statement& writer : nest.statements) {
       if (writer.write.tensor == tensor.name)
         found = found.unite(writer.domain.intersect_params(context_).apply(writer.write.relation));
@@ -427,18 +428,13 @@ class Validator {
     const Tensor* here = nest_.find_tensor(output.name);
     if (here == nullptr || here->role != TensorRole::output || here->type != output.type)
       user_error("the output {} of type {} is gone", output.name, to_string(output.type));
-    const auto writers = [&](const Nest& nest) {
-      std::vector<const Statement*> found;
-      for (const Statement& each : nest.statements) {
-        if (each.write.tensor == output.name) found.push_back(&each);
-      }
-      return found;
-    };
-    const std::vector<const Statement*> now = writers(nest_);
-    const bool same = now.size() == writers(*valid_).size() &&
-                      std::all_of(now.begin(), now.end(), [&](const Statement* each) { return unchanged_->statement(*each); });
-    if (same) return;
-    const isl::set before = written_in(*valid_, output), after = written_in(nest_, output);
+    const std::vector<Statement>&then = unchanged_->before().statements, &now = nest_.statements;
+    const auto writes = [&](const Statement& each) { return each.write.tensor == output.name; };
+    const auto stays = [&](const Statement& each) { return !writes(each) || unchanged_->statement(each); };
+    if (std::count_if(then.begin(), then.end(), writes) == std::count_if(now.begin(), now.end(), writes) &&
+        std::all_of(now.begin(), now.end(), stays))
+      return;
+    const isl::set before = written_in(unchanged_->before(), output), after = written_in(nest_, output);
     if (!before.is_subset(after))
       user_error("nothing writes these elements of output {}: {}", output.name, isl_text(before.subtract(after).coalesce()));
     if (!after.is_subset(before))
@@ -447,7 +443,6 @@ class Validator {
   }
 
   const Nest& nest_;
-  const Nest* valid_;
   isl::set context_;
   std::optional<Unchanged> unchanged_;
   std::set<std::string> names_;

@@ -60,7 +60,7 @@ def choose(described, options, device):
     if race["failed"]:
         return Choice(False, race["failed"], elsewhere, kernel, race)
     if race["inductor_us"] is None:
-        return Choice(True, race.get("inductor_failed") or "Inductor's own code has no memory for it", elsewhere, kernel, race)
+        return Choice(True, race.get("inductor_failed") or races.NO_MEMORY, elsewhere, kernel, race)
     gain = race["inductor_us"] / race["kernel_us"]
     if gain >= options.min_gain:
         return Choice(True, f"{gain:.2f}x as fast as Inductor's own code", elsewhere, kernel, race)

@@ -7,6 +7,7 @@ import torch
 import torch._inductor
 
 from ...errors import UserError
+from .races import NO_MEMORY
 from .verification import COMPILED, check
 
 _ROUNDS = 7
@@ -50,7 +51,7 @@ def against(own, theirs, rows, device, checked):
         try:
             theirs(rows[0])
         except torch.OutOfMemoryError:
-            return {"kernel_us": _raced([own], rows, device)[0], "inductor_failed": "Inductor's own code has no memory for it"}
+            return {"kernel_us": _raced([own], rows, device)[0], "inductor_failed": NO_MEMORY}
         times = [_once(run, rows[0], device) for run in (own, theirs)]
         if max(times) <= max(_HOPELESS * min(times), _LONG_US):
             times = _raced([own, theirs], rows, device)

@@ -8,6 +8,7 @@ import time
 
 import torch
 
+NO_MEMORY = "Inductor's own code has no memory for it"  # older files say so by no time
 _lock = threading.Lock()
 _read = {}  # by path: (its state when it was read, its entries)
 

@@ -25,9 +25,7 @@ std::int64_t tile_within(std::int64_t extent, std::int64_t most) {
 
 std::vector<NamedValues> values_of_short_rows(const NestStructure& structure, const FusionGroup& group) {
   const double points = points_per_work_tile(structure, group);
-  const LoopGroup& heavy = structure.loop_groups[static_cast<std::size_t>(group.heaviest)];
-  double terms = 1;
-  for (std::size_t k = 0; k < heavy.extents.size(); ++k) terms *= heavy.reduced[k] ? static_cast<double>(heavy.extents[k]) : 1;
+  const double terms = terms_of_sum(structure.loop_groups[static_cast<std::size_t>(group.heaviest)]);
   const double results = points / terms;
   if (group.part || group.axes.size() < 2 || group.loop_groups.size() < 2 || terms < 2 || terms > kTermsOfShortSum ||
       points > kPointsOfShortRow || results < 2)

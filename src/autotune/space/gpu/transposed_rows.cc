@@ -53,11 +53,7 @@ constexpr std::int64_t kFewestThreads = 64;  ///< of a block of sums
 /// So many that the threads of a block share them.
 bool sums_many_terms(const LoopGroup& loop_group) {
   constexpr double kManyTerms = 512;
-  double terms = 1;
-  for (std::size_t k = 0; k < loop_group.extents.size(); ++k) {
-    if (loop_group.reduced[k]) terms *= static_cast<double>(loop_group.extents[k]);
-  }
-  return terms >= kManyTerms;
+  return terms_of_sum(loop_group) >= kManyTerms;
 }
 
 /// Where nothing is summed up: of many rows a thread has several, and loads once what they share; of few, no more than keep all units busy.

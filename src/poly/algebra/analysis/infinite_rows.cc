@@ -27,11 +27,10 @@ bool is_member(const OnlinePlan& plan, const std::string& statement) {
   return statement == plan.lead || contains(plan.mediators, statement) || contains(plan.followers, statement);
 }
 
-/// Values in such a row: `sums` is what followers hold, `lead` the extremum, if it may be read.
-KnownValues infinite_row(const Nest& nest, const OnlinePlan& plan, std::optional<double> lead, double sums,
-                         bool lead_stays = true) {
+/// Values in such a row as a composite has it, with sums of 0; `lead`: the extremum, if it may be read.
+KnownValues infinite_row(const Nest& nest, const OnlinePlan& plan, std::optional<double> lead, bool lead_stays = true) {
   std::map<std::string, double> known;
-  for (const std::string& follower : plan.followers) known[nest.statement(follower).write.tensor] = sums;
+  for (const std::string& follower : plan.followers) known[nest.statement(follower).write.tensor] = 0;
   if (lead) known[plan.lead_tensor] = *lead;
   return {nest, std::move(known), &plan, lead_stays};
 }
@@ -111,7 +110,7 @@ bool infinite_rows_show(const Nest& nest, const OnlinePlan& plan, bool lead_stay
       return say(
           fmt::format("{} is a result, and would be 0 in place of NaN where all terms of {} are infinite", tensor, plan.lead));
   }
-  const KnownValues row = infinite_row(nest, plan, lead_stays ? infinity_of(nest, plan) : std::nullopt, 0, lead_stays);
+  const KnownValues row = infinite_row(nest, plan, lead_stays ? infinity_of(nest, plan) : std::nullopt, lead_stays);
   for (const Reading& reading : readings(nest, plan)) {
     if (row.is_nan(*reading.reader, reading.reader->value) || !matters(row, reading)) continue;
     return say(fmt::format("{} would see 0 in {} in place of NaN where all terms of {} are infinite", reading.reader->name,
@@ -122,7 +121,7 @@ bool infinite_rows_show(const Nest& nest, const OnlinePlan& plan, bool lead_stay
 
 std::optional<Nest> with_marked_rows(const Nest& nest, const OnlinePlan& plan, std::string* why) {
   const std::optional<double> infinity = infinity_of(nest, plan);
-  const KnownValues seen = infinite_row(nest, plan, infinity, 0);
+  const KnownValues seen = infinite_row(nest, plan, infinity);
   Nest result = nest;
   std::set<std::string> done;
   for (const Reading& reading : readings(nest, plan)) {
@@ -150,7 +149,7 @@ std::optional<Nest> with_marked_rows(const Nest& nest, const OnlinePlan& plan, s
 }
 
 bool sums_pass_nan(const Nest& nest, const OnlinePlan& plan, std::string* why) {
-  const KnownValues row = infinite_row(nest, plan, std::nullopt, 0);
+  const KnownValues row = infinite_row(nest, plan, std::nullopt);
   for (const std::string& follower : plan.followers) {
     const Statement& statement = nest.statement(follower);
     const bool covered = covers_lead(nest, statement, nest.statement(plan.lead), plan.lead_instances.at(follower),

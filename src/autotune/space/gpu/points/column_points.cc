@@ -92,12 +92,9 @@ bool sums_along(const NestStructure& structure, int axis, const std::vector<int>
 
 /// Does the group, with about as many points as `sums`, sum up few terms for each result? Then what holds the chip up are the long sums.
 bool is_outweighed(const RuleVariant& variant, const FusionGroup& group, const FusionGroup& sums) {
-  constexpr std::int64_t kFewTerms = 32;
+  constexpr double kFewTerms = 32;
   const auto terms_of = [&](const FusionGroup& each) {
-    const LoopGroup& heavy = variant.structure.loop_groups[static_cast<std::size_t>(each.heaviest)];
-    std::int64_t terms = 1;
-    for (std::size_t k = 0; k < heavy.extents.size(); ++k) terms *= heavy.reduced[k] ? heavy.extents[k] : 1;
-    return terms;
+    return terms_of_sum(variant.structure.loop_groups[static_cast<std::size_t>(each.heaviest)]);
   };
   return heaviest_points(variant, group) <= 2 * heaviest_points(variant, sums) && terms_of(group) > 1 &&
          terms_of(group) <= kFewTerms && terms_of(sums) > kFewTerms;

@@ -61,10 +61,16 @@ double extent_of(const RuleVariant& variant, const std::vector<int>& axes) {
   return points;
 }
 
-/// Points of one of the heaviest statements, the widest, in a step of one sequence.
-std::int64_t widest_of_step(const RuleVariant& variant, const FusionGroup& group, const std::vector<int>& independent) {
+/// Of the loops around what a step has for one sequence.
+std::vector<int> axes_around(const FusionGroup& group, const std::vector<int>& independent) {
   std::vector<int> around = serial_axes(group);
   around.insert(around.end(), independent.begin(), independent.end());
+  return around;
+}
+
+/// Points of one of the heaviest statements, the widest, in a step of one sequence.
+std::int64_t widest_of_step(const RuleVariant& variant, const FusionGroup& group, const std::vector<int>& independent) {
+  const std::vector<int> around = axes_around(group, independent);
   const LoopGroup& heavy = variant.structure.loop_groups[static_cast<std::size_t>(group.heaviest)];
   std::int64_t points = 1;
   for (std::size_t k = 0; k < heavy.extents.size(); ++k)
@@ -94,8 +100,7 @@ std::vector<Sequences> short_sequences(const GpuPointSource& source, const RuleV
 
 /// Has a step nothing for a row but sums of it, the widest of more points than a warp has at once, and what follows from them?
 bool sums_up_rows(const Nest& nest, const RuleVariant& variant, const FusionGroup& group, const std::vector<int>& independent) {
-  std::vector<int> around = serial_axes(group);
-  around.insert(around.end(), independent.begin(), independent.end());
+  const std::vector<int> around = axes_around(group, independent);
   const auto is_around = [&](int axis) { return std::find(around.begin(), around.end(), axis) != around.end(); };
   bool sums = false;
   for (const int u : group.loop_groups) {
