@@ -55,8 +55,13 @@ bool is_whole(const Space& space, const Point& point) {
 
 }  // namespace
 
+std::optional<Point> first_whole_guess(const Space& space, const std::vector<Point>& points) {
+  const auto first = std::find_if(points.begin(), points.end(), [&](const Point& point) { return is_whole(space, point); });
+  return first == points.end() ? std::nullopt : std::optional(*first);
+}
+
 bool has_feasible_guess(const Space& space, const std::vector<Point>& points) {
-  return std::any_of(points.begin(), points.end(), [&](const Point& point) { return is_whole(space, point); });
+  return first_whole_guess(space, points).has_value();
 }
 
 bool starts_whole(const Space& space, const std::vector<Point>& points) {

@@ -61,6 +61,8 @@ class OperandRounding {
   Count rounded_, halves_;
 };
 
+/// The first of the points that is worth compiling with all fused as it says; nothing: none is.
+std::optional<Point> first_whole_guess(const Space& space, const std::vector<Point>& points);
 /// Is one of the points worth compiling, with all fused as it says?
 bool has_feasible_guess(const Space& space, const std::vector<Point>& points);
 /// Is the first of the points worth compiling, with all fused as it says?

@@ -6,13 +6,14 @@
 #include "autotune/near_problems.h"
 #include "autotune/proposals.h"
 #include "autotune/search/searcher.h"
+#include "autotune/sizes_that_help.h"
 #include "autotune/space/gpu/known_sizes.h"
 #include "autotune/space/nest/nest_space.h"
-#include "autotune/space/work_floor.h"
 #include "autotune/trial/base_schedules.h"
 #include "autotune/trial/trial_problem.h"
 #include "autotune/trial/trial_spelling.h"
 #include "autotune/trial/trial_steps.h"
+#include "codegen/gpu/target/gpu_target.h"
 #include "poly/nest/nest_json.h"
 #include "support/codegen_revision.h"
 #include "support/error.h"
@@ -21,6 +22,7 @@
 #include <algorithm>
 #include <chrono>
 #include <set>
+#include <string_view>
 
 namespace nestor {
 namespace {
@@ -35,6 +37,11 @@ using Clock = std::chrono::steady_clock;
 std::optional<double> learned_ms(TrialStatus status, double median_ms) {
   const bool timed = status == TrialStatus::ok || status == TrialStatus::slow;
   return timed && median_ms > 0 ? std::optional(median_ms) : std::nullopt;
+}
+
+/// Was the candidate refused for a size that is not known when compiling?
+bool lacks_size(const TrialRecord& trial) {
+  return trial.status == TrialStatus::infeasible && trial.reason.find(nvptx::kUnknownSize) != std::string::npos;
 }
 
 /// The report of a trial, and where its candidate came from.
@@ -60,8 +67,8 @@ class Tuning {
     result_.problem = problem_key(request.nest, problem_.sizes);
   }
 
-  /// nullopt: no likely candidate fits a GPU unless more sizes are fixed.
-  std::optional<TuneResult> run() {
+  /// nullopt: no likely candidate fits a GPU unless more sizes are fixed. `unplanned` is set where one seemed to.
+  std::optional<TuneResult> run(bool& unplanned) {
     // The measurer first: a GPU's process starts up while the space is derived.
     measurer_ = request_.measurer;
     if (!measurer_) measurer_ = make_measurer(problem_, request_.measure, request_.stop);
@@ -78,6 +85,10 @@ class Tuning {
     searching_ = true;
     if (request_.finalists == 0) search();
     searching_ = false;
+    if (needs_sizes_) {
+      unplanned = true;
+      return std::nullopt;
+    }
     race_finalists();
     result_.stopped = stopped();
     result_.elapsed_s = elapsed();
@@ -115,7 +126,7 @@ class Tuning {
       }
       while (!under_way_.empty()) {
         // Where nothing was correct yet, what is under way is waited for; tick() limits that.
-        if (stopped() || (out_of_time() && best_ms_ > 0)) measurer_->abandon();
+        if (stopped() || needs_sizes_ || (out_of_time() && best_ms_ > 0)) measurer_->abandon();
         settle_next();
       }
     } while (!finished());  // where all that was under way was refused, others may be tried
@@ -127,7 +138,7 @@ class Tuning {
   bool stopped() const { return request_.stop && request_.stop->load(); }
   bool out_of_time() const { return stopped() || elapsed() >= request_.time_budget_s; }
   int trials_left() const { return request_.max_trials - result_.trials - (request_.count_known ? result_.known : 0); }
-  bool finished() const { return result_.exhausted || trials_left() <= 0 || !may_go_on(); }
+  bool finished() const { return needs_sizes_ || result_.exhausted || trials_left() <= 0 || !may_go_on(); }
   /// Beyond the time: the first correct candidate is waited for longer.
   double grace_s() const { return std::max(best_ms_ > 0 ? 5.0 : 30.0, request_.measure.run_timeout_s); }
 
@@ -183,6 +194,7 @@ class Tuning {
       }
       const std::string key = trial_key(json);
       known_[key] = ms;
+      if (lacks_size(trial)) lacking_.insert(key);
       ++result_.known;
       if (trial.status == TrialStatus::ok) note_best(trial.median_ms);
       if (key == baseline_key_ && ms) result_.baseline_ms = *ms;
@@ -253,6 +265,10 @@ class Tuning {
         continue;
       }
       std::string key = key_of(candidate.steps);
+      if (first_guess_key_.empty() && std::string_view(proposed->origin) == "guess") {
+        first_guess_key_ = key;
+        needs_sizes_ = may_fix_more() && lacking_.contains(key);
+      }
       const auto equal = equal_points_.find(key);
       if (equal != equal_points_.end()) {
         equal->second.push_back(point);
@@ -353,6 +369,7 @@ class Tuning {
       else if (result_.wrong_trial == 0)
         result_.wrong_trial = record.id;
     }
+    needs_sizes_ = needs_sizes_ || (may_fix_more() && pending.key == first_guess_key_ && lacks_size(record));
     if (record.status == TrialStatus::ok) {
       note_best(record.median_ms);
       if (result_.first_correct_s == 0) result_.first_correct_s = elapsed();
@@ -440,51 +457,11 @@ class Tuning {
   bool searching_ = false;
   double shown_s_ = 0;     ///< when progress was told last
   bool repaired_ = false;  ///< the starting point was tried again
+  std::string first_guess_key_;
+  std::set<std::string> lacking_;  ///< keys of what was refused for a size that is not known
+  bool needs_sizes_ = false;       ///< the first guess has kernels that cannot be planned without more sizes
   TuneResult result_;
 };
-
-/// Takes out of `fixed` what of the sizes from `first` to `last` it fits without: all at once, else half by half. Front to back, so that the last ones stay.
-void leave_free(std::set<std::string>& fixed, std::vector<std::string>::const_iterator first,
-                std::vector<std::string>::const_iterator last, const std::function<bool(const std::set<std::string>&)>& fits) {
-  if (first == last) return;
-  std::set<std::string> fewer = fixed;
-  for (auto size = first; size != last; ++size) fewer.erase(*size);
-  if (fits(fewer)) {
-    fixed = std::move(fewer);
-  } else if (last - first > 1) {
-    const auto middle = first + (last - first) / 2;
-    leave_free(fixed, first, middle, fits);
-    leave_free(fixed, middle, last, fits);
-  }
-}
-
-/// The request's fixed sizes, and of those left free the ones without which no likely candidate fits. Where nothing does, what is free stays free:
-/// checks are made at small sizes then. Where guesses start on tensor cores, the first one must fit: others that fit instead are slower.
-std::set<std::string> sizes_that_help(const TuneRequest& request) {
-  const auto fits = [&](const std::set<std::string>& fixed, const auto& wanted) {
-    const TrialProblem problem = trial_problem(request.nest, request.sizes, false, fixed);
-    BaseSchedules schedules(problem.start);
-    const auto space = make_nest_space(schedules, problem.sizes, space_limits(request.measure));
-    return wanted(*space, space->defaults());
-  };
-  const auto& wanted = fits(request.fixed_sizes, starts_on_tensor_cores) ? starts_whole : has_feasible_guess;
-  std::vector<std::string> free;
-  for (const SizeParam& size : request.nest.sizes) {
-    if (!size.specialized && !request.fixed_sizes.contains(size.name)) free.push_back(size.name);
-  }
-  std::set<std::string> all = request.fixed_sizes;
-  all.insert(free.begin(), free.end());
-  if (free.empty() || !fits(all, wanted)) return request.fixed_sizes;
-  // A space takes a second where a nest has many products.
-  std::set<std::string> needed = all;
-  const auto fit = [&](const std::set<std::string>& fixed) { return fixed != request.fixed_sizes && fits(fixed, wanted); };
-  leave_free(needed, free.begin(), free.end() - 1, fit);
-  if (needed.size() > request.fixed_sizes.size() + 1) leave_free(needed, free.end() - 1, free.end(), fit);
-  // Where all sizes are fixed, all results are checked at these, for each kind of data.
-  constexpr double kSoonChecked = 1e7;
-  const bool several = needed.size() > request.fixed_sizes.size() + 1;
-  return several && least_instances(request.nest, complete_sizes(request.nest, request.sizes)) <= kSoonChecked ? all : needed;
-}
 
 }  // namespace
 
@@ -499,10 +476,11 @@ TuneResult tune(const TuneRequest& request) {
     fixed.fixed_sizes = sizes_known_to_products(request.nest, sizes);
     fixed.fixed_sizes.merge(sizes_of_short_rows(request.nest, sizes));
   }
-  std::optional<TuneResult> result = Tuning(fixed, chooses).run();
+  bool unplanned = false;
+  std::optional<TuneResult> result = Tuning(fixed, chooses).run(unplanned);
   if (!result) {
-    fixed.fixed_sizes = sizes_that_help(fixed);
-    result = Tuning(fixed, false).run();
+    fixed.fixed_sizes = sizes_that_help(fixed.nest, fixed.sizes, fixed.fixed_sizes, space_limits(fixed.measure), unplanned);
+    result = Tuning(fixed, false).run(unplanned);
   }
   if (chooses) result->fixed_sizes = fixed.fixed_sizes;
   return std::move(*result);

@@ -206,6 +206,10 @@ std::vector<KnobStep> make_table() {
                   .formerly = {"claims"}}},
        .needs = {"persistent", "tensor_cores"},
        .help = "persistent blocks draw their next iteration from a counter instead of going round"},
+      {.name = "scatter",
+       .knobs = {{.name = "scatter", .member = &Shape::scatter, .otherwise = 0, .text = "scattered terms"}},
+       .help = "where data says to which of many sums a term belongs, each thread goes through the terms once and takes those of "
+               "its own sums"},
       {.name = "programmatic_launch",
        .knobs = {{.name = "programmatic_launch",
                   .member = &Shape::programmatic_launch,

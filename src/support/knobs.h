@@ -29,6 +29,7 @@ struct GridShape {
   int cluster = 1;         ///< blocks that take one iteration together, a power of two
   int raster_group = 1;    ///< iterations of the grid's last loop but one that blocks take together, with warpgroups
   int dynamic_scheduler = 0;    ///< 1: persistent blocks draw their next iteration from a counter
+  int scatter = 0;              ///< 1: terms of which data says to which sum they belong are gone through once for all sums
   int programmatic_launch = 0;  ///< 1: blocks are placed while the kernel before ends, and wait for it at their start
   bool operator==(const GridShape& other) const = default;
 

@@ -12,6 +12,8 @@ namespace nestor {
 double unit_roundoff(ElementType type);
 /// From here on a result is infinite in f32.
 inline constexpr double kInfiniteFrom = 0x1p128 - 0x1p103;
+/// So near to what f32 holds nothing says that no step of another order overflows.
+inline constexpr double kNearOverflow = kInfiniteFrom / 1024;
 /// Below this f32 may hold 0 instead of a result.
 inline constexpr double kSmallestNormal = 0x1p-126;
 /// So much larger than the definition's may a rule make sums (docs/algebra.md, Range).

@@ -148,8 +148,6 @@ bool limit_bounds(std::vector<OracleSample>& samples, const Nest& nest, bool nar
     }
     const double limit = factor * nest.tolerance_of(sample.tensor) * (usual.magnitude + std::fabs(sample.value));
     const double most = std::max(limit, amplified[k]);
-    // So near to what f32 holds nothing says that no step of another order overflows.
-    constexpr double kNearOverflow = kInfiniteFrom / 1024;
     if (most >= kNearOverflow && sample.bound + std::fabs(sample.value) >= kInfiniteFrom) {
       sample.bound = kInfinite;
       continue;

@@ -42,7 +42,9 @@ double rounded(double result, double error, double units) {
   const double size = std::fabs(result);
   // What is a number of f32, and stays the nearest one, is not rounded.
   if (exact_in_f32(result) && (error == 0 || error < 0x1p-30 * size * kUnit)) return error;
-  return error + units * kUnit * size + (size < kSmallestNormal ? kSmallestNormal / kErrorMargin : 0);
+  const double all = error + units * kUnit * size + (size < kSmallestNormal ? kSmallestNormal / kErrorMargin : 0);
+  return size < kNearOverflow || size + kErrorMargin * all < kInfiniteFrom ? all
+                                                                           : kInfinite;  // rounded otherwise it may overflow
 }
 
 /// Infinities and NaN that follow from exact operands are exact; `may_change` says that they might not be.
@@ -465,8 +467,8 @@ template <bool kErrors>
   // 1 or 0 instead of conditions within conditions: all lanes at once.
   const double fits = static_cast<double>(static_cast<float>(result)) == result ? 1 : 0;
   const double none = inherited == 0 ? 1 : 0, stays = inherited < 0x1p-30 * size * kUnit ? 1 : none;
-  const double large = size <= semantics::kFarthestNumber ? 0 : 1, vanishes = size <= semantics::kUnderflow ? 1 : 0,
-               zero = size == 0 ? 1 : 0, unknown = inherited < kInfinite ? 0 : 1;
+  const double large = size < kNearOverflow ? 0 : 1, vanishes = size <= semantics::kUnderflow ? 1 : 0, zero = size == 0 ? 1 : 0,
+               unknown = inherited < kInfinite ? 0 : 1;
   wrong += large + vanishes - zero + unknown;
   return fits * stays > 0 ? inherited : inherited + kUnit * size + tiny;
 }

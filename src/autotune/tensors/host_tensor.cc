@@ -6,6 +6,7 @@
 #include "autotune/tensors/random_fill.h"
 #include "support/system/available_memory.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 
@@ -31,6 +32,15 @@ void keep_in_range(HostTensor& tensor, const InputRange& range) {
   }
 }
 
+/// Places, some of them just before the first and behind the last.
+void draw_places(HostTensor& tensor, std::int64_t count, const CounterRandom& random) {
+  constexpr std::int64_t kBefore = 1, kBehind = 2;
+  for (std::int64_t k = 0; k < tensor.elements(); ++k) {
+    const std::uint64_t draw = random.at(static_cast<std::uint64_t>(k)) % static_cast<std::uint64_t>(count + kBefore + kBehind);
+    tensor.set(k, static_cast<double>(static_cast<std::int64_t>(draw) - kBefore));
+  }
+}
+
 }  // namespace
 
 HostTensors make_inputs(const Nest& nest, const Sizes& sizes, std::uint64_t seed) {
@@ -43,7 +53,12 @@ HostTensors make_inputs(const Nest& nest, const Sizes& sizes, std::uint64_t seed
     if (tensor.role == TensorRole::input) {
       data.bytes.resize(static_cast<std::size_t>(data.elements()) * size_in_bytes(tensor.type));
       fill_random(tensor.type, data.bytes.data(), data.elements(), seed_for(tensor.name, seed));
-      if (const auto range = ranges.find(tensor.name); range != ranges.end()) keep_in_range(data, range->second);
+      const auto range = ranges.find(tensor.name);
+      if (range != ranges.end() && !range->second.places.is_null())
+        draw_places(data, std::max<std::int64_t>(evaluate_at(range->second.places, sizes), 0),
+                    CounterRandom(seed_for(tensor.name, seed)));
+      else if (range != ranges.end())
+        keep_in_range(data, range->second);
     }
     arguments.emplace(tensor.name, std::move(data));
   }

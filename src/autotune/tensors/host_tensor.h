@@ -25,7 +25,7 @@ struct HostTensor {
 
 using HostTensors = std::map<std::string, HostTensor>;
 
-/// Random normal inputs (i32: small integers; within input_ranges()) and outputs filled with a poison pattern, for all arguments of `nest`. Throws LackOfResources
+/// Random normal inputs (i32: small integers, or places; within input_ranges()) and outputs filled with a poison pattern, for all arguments of `nest`. Throws LackOfResources
 /// before anything is allocated.
 HostTensors make_arguments(const Nest& nest, const Sizes& sizes, std::uint64_t seed);
 

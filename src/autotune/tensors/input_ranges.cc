@@ -1,7 +1,13 @@
 // Demands on values, from where they are used back to inputs.
 #include "autotune/tensors/input_ranges.h"
 
+#include "poly/algebra/values/nest_edit.h"
 #include "poly/algebra/values/polynomial.h"
+
+#include <isl/aff.h>
+#include <isl/map.h>
+#include <isl/set.h>
+#include <isl/val.h>
 
 #include <algorithm>
 #include <cmath>
@@ -28,6 +34,9 @@ class Demands {
       case ScalarOp::rsqrt:
       case ScalarOp::log:
         return nonnegative(statement, node.args()[0]);
+      case ScalarOp::eq:
+        is_place(statement, node.args()[0], node.args()[1]);
+        return is_place(statement, node.args()[1], node.args()[0]);
       case ScalarOp::log1p:  // of what is greater than -1
         return at_most(statement, node.args()[0], 1);
       case ScalarOp::pow: {
@@ -38,6 +47,20 @@ class Demands {
       default:
         return;
     }
+  }
+
+  /// Integers that are compared with an index: words of a table, labels, nodes of a graph.
+  void is_place(const Statement& statement, const ScalarExpr& read, const ScalarExpr& index) {
+    if (read.op() != ScalarOp::read || index.op() != ScalarOp::index) return;
+    const Tensor& tensor = nest_.tensor(statement.reads[static_cast<std::size_t>(read.ordinal())].tensor);
+    if (tensor.role != TensorRole::input || tensor.type != ElementType::i32) return;
+    const isl::map values(isl::manage(isl_map_from_pw_aff(statement.indices[static_cast<std::size_t>(index.ordinal())].copy())));
+    const isl::set all = values.intersect_domain(domain_in(nest_, statement)).range();
+    if (all.is_empty() || isl_set_dim_has_upper_bound(all.get(), isl_dim_set, 0) != isl_bool_true) return;
+    isl::pw_aff end =
+        isl::manage(isl_pw_aff_add_constant_val(isl_set_dim_max(all.copy(), 0), isl_val_one(isl_set_get_ctx(all.get()))));
+    isl::pw_aff& places = ranges_[tensor.name].places;
+    places = places.is_null() ? std::move(end) : isl::manage(isl_pw_aff_max(places.release(), end.release()));
   }
 
   /// Of reads, each of which may have been written twice.

@@ -191,6 +191,16 @@ class BlockMutator {
         o.chosen->place = ScalarExpr::make(ScalarOp::add, {o.chosen->place, ScalarExpr::constant(1, ElementType::i32)});
       });
     }
+    if (op.scattered) {
+      change("no scattered terms", [](auto& o) { o.scattered.reset(); });
+      for (const int by : {-1, 1}) change("another dim of scattered terms", [&](auto& o) { o.scattered->dim += by; });
+      for (std::size_t k = 0; k < op.op.indices.size(); ++k)
+        change("another index of scattered terms", [&](auto& o) { o.scattered->index = static_cast<int>(k); });
+      change("another place of scattered terms", [](auto& o) {
+        o.scattered->place = ScalarExpr::make(ScalarOp::add, {o.scattered->place, ScalarExpr::constant(1, ElementType::i32)});
+      });
+      change("terms chosen and scattered", [](auto& o) { o.chosen = o.scattered; });
+    }
     if (op.own_sums) {
       change("no own sums", [](auto& o) { o.own_sums.reset(); });
       for (const int count : {1, 5, 32}) change("other sums at once", [&](auto& o) { o.own_sums->at_once = count; });

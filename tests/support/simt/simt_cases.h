@@ -191,6 +191,24 @@ inline std::vector<SimtCase> simt_cases() {
     }
     list.add("counts_of_none", key_counts_program(32, weighed), {{"bins", 5}, {"n", 1}}, {.tolerance = 1e-5}, 32);
   }
+  // Terms of which data says to which sum they belong: along memory and across it, more terms than a warp and none, no sum's, ragged ends.
+  for (const std::int64_t columns : {0, 1, 5, 64}) {
+    for (const bool twice : {false, true}) {
+      for (const std::int64_t terms : {1, 31, 70}) {
+        list.add("scattered", scatter_program({.columns = columns, .falls = terms == 31, .twice = twice}, columns == 5 ? 64 : 32),
+                 {{"rows", 2}, {"places", 90}, {"terms", terms}}, {.tolerance = 1e-5});
+      }
+    }
+    list.add("scattered_unknown", scatter_program({.columns = columns, .known = false}, 64),
+             {{"rows", 2}, {"places", 45}, {"terms", 40}}, {.tolerance = 1e-5});
+  }
+  list.add("scattered_largest",
+           scatter_program({.other = -std::numeric_limits<double>::infinity(), .combine = ReductionOp::max}, 32),
+           {{"rows", 2}, {"places", 64}, {"terms", 40}});
+  list.add("scattered_to_all", scatter_program({.columns = 5, .other = 0.5}, 32), {{"rows", 2}, {"places", 64}, {"terms", 40}},
+           {.tolerance = 1e-5});
+  list.add("scattered_by_sums", scatter_program({.columns = 5, .follows_sum = true}, 32),
+           {{"rows", 2}, {"places", 64}, {"terms", 40}}, {.tolerance = 1e-5});
   // Sums over several dims: lanes take columns, and groups rows; both meet, within a block and in a cluster.
   for (const std::int64_t threads : {32, 64, 256, 608}) {
     const GridShape shape{.threads = static_cast<int>(threads)};

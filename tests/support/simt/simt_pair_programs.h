@@ -114,6 +114,60 @@ inline TileProgram lookup_program(const LookupForm& form) {
   return m.finish(loop("io", 0, floor_div(var("rows") + IntExpr(kTile - 1), kTile), leaf(op), LoopKind::gpu_block));
 }
 
+/// To which of many sums a term belongs is data's to say.
+struct ScatterForm {
+  std::int64_t tile = 64;    ///< of places, in a block
+  std::int64_t columns = 0;  ///< of each sum, which lie along memory; 0: the places do
+  bool known = true;         ///< all places are one tile where not, and their number is not known when compiling
+  bool falls = false;        ///< places are counted from the other end
+  bool twice = false;        ///< a second sum stands inside, of some terms alone
+  bool follows_sum = false;  ///< places differ between sums: no term has one
+  double other = 0;          ///< what a term is for the sums that it does not belong to
+  ReductionOp combine = ReductionOp::add;
+};
+
+/// out[i, v, c] = sum over j, d of (key[i, j] = v - 2 ? x[i, j, c] y[d] : 0), with whole numbers for keys, many of them no place's.
+inline TileProgram scatter_program(const ScatterForm& form, int threads) {
+  ProgramMaker m("scatter");
+  m.size("rows").size("places").size("terms");
+  const IntExpr i = var("i"), first = form.known ? IntExpr(form.tile) * var("vo") : IntExpr(0), v = first + var("v"),
+                j = var("j"), c = var("c");
+  const std::vector<IntExpr> columns = form.columns > 0 ? std::vector{IntExpr(form.columns)} : std::vector<IntExpr>{};
+  const auto with_column = [&](std::vector<IntExpr> index) {
+    if (form.columns > 0) index.push_back(c);
+    return index;
+  };
+  const auto shape = [&](std::vector<IntExpr> extents) {
+    extents.insert(extents.end(), columns.begin(), columns.end());
+    return extents;
+  };
+  const int keys = m.input("key", ElementType::f32, {var("rows"), var("terms")}),
+            x = m.input("x", ElementType::f32, shape({var("rows"), var("terms")})), y = m.input("y", ElementType::f32, {3}),
+            out = m.output("out", ElementType::f32, shape({var("rows"), var("places")}));
+  std::vector<OpDim> dims{form.known ? parallel_dim("v", 0, min(IntExpr(form.tile), var("places") - first), form.tile)
+                                     : parallel_dim("v", 0, var("places"))};
+  if (form.columns > 0) dims.push_back(parallel_dim("c", 0, form.columns));
+  dims.push_back(reduced_dim("j", 0, var("terms")));
+  dims.push_back(reduced_dim("d", 0, form.twice ? 3 : 1));
+  TileOp op = make_op(OpKind::reduce, "put", dims, {out, with_column({i, v})},
+                      {{keys, {i, j}}, {x, with_column({i, j})}, {y, {var("d")}}});
+  op.indices = {form.falls ? IntExpr(17) - v : v - IntExpr(2), var("d")};
+  ScalarExpr scaled = times(ScalarExpr::constant(40), m.read(op, 0));
+  if (form.follows_sum) scaled = plus(scaled, ScalarExpr::cast(ElementType::f32, ScalarExpr::index(0)));
+  const ScalarExpr key = ScalarExpr::cast(ElementType::i32, ScalarExpr::make(ScalarOp::floor, {scaled}));
+  ScalarExpr named = ScalarExpr::make(ScalarOp::eq, {ScalarExpr::index(0), key});
+  const ScalarExpr early = ScalarExpr::make(ScalarOp::lt, {ScalarExpr::index(1), ScalarExpr::constant(2, ElementType::i32)});
+  if (form.twice) named = ScalarExpr::make(ScalarOp::logical_and, {early, named});
+  op.value = ScalarExpr::make(ScalarOp::select, {named, times(m.read(op, 1), m.read(op, 2)), ScalarExpr::constant(form.other)});
+  op.reduction = form.combine;
+  op.initialize = true;
+  TileTree tiles = leaf(op);
+  if (form.known) tiles = loop("vo", 0, floor_div(var("places") + IntExpr(form.tile - 1), form.tile), tiles, LoopKind::gpu_block);
+  auto rows = std::make_shared<TileNode>(*loop("i", 0, var("rows"), tiles, LoopKind::gpu_block));
+  rows->knobs = loop_knobs({.threads = threads, .scatter = 1});
+  return m.finish(rows);
+}
+
 /// y[b, t + 1, c] = y[b, t, c + shift] / 2 + x[b, c], columns modulo 256, and y[b, 0, c] = x[b, c]: the steps of a block, in memory.
 inline TileProgram stepped_columns_program(std::int64_t shift) {
   constexpr std::int64_t kWidth = 256;

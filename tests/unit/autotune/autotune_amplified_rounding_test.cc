@@ -8,11 +8,12 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <limits>
 
 namespace nestor {
 namespace {
 
-using samples::number, samples::read, samples::operator*, samples::operator-;
+using samples::number, samples::read, samples::operator*, samples::operator+, samples::operator-;
 
 /// x[t + 1, s] = factor x[t, s] (1 - x[t, s]) from |sin(v[s])|: chaotic for a factor near 4, contractive for one below 3.
 Nest logistic_map(double factor, std::int64_t times, std::int64_t width = 17) {
@@ -110,6 +111,30 @@ TEST(AmplifiedRounding, RoundedValuesAreThoseOfF32) {
   EXPECT_FALSE(Reference(samples::matmul(), complete_sizes(samples::matmul(), {}), {},
                          make_inputs(samples::matmul(), complete_sizes(samples::matmul(), {}), 3))
                    .recurrent());
+}
+
+/// h[t + 1] = 0.45331 h[t] + b, from the largest number of f32: where b makes up for what the factor takes, rounding decides about overflow.
+TEST(AmplifiedRounding, NothingIsPromisedWhereRoundingMayOverflow) {
+  const double largest = std::numeric_limits<float>::max();
+  const auto limit_for = [&](double share) {
+    const Nest nest =
+        samples::NestBuilder("near_overflow", {{"times", 3}})
+            .tensor("b", TensorRole::input, {"times"})
+            .tensor("h", TensorRole::output, {"times"})
+            .statement("first[t] : t = 0 and times > 0", "h[t]", {"b[t]"}, read(0))
+            .statement("later[t] : 0 <= t < times - 1", "h[t + 1]", {"h[t]", "b[t + 1]"}, number(0.45331) * read(0) + read(1))
+            .build();
+    const Sizes sizes = complete_sizes(nest, {});
+    HostTensors inputs = make_inputs(nest, sizes, 3);
+    inputs.at("b").set(0, largest);
+    inputs.at("b").set(1, largest * share);
+    double most = 0;
+    for (const OracleSample& sample : reference_samples(nest, sizes, {}, inputs, 64, 3))
+      most = sample.linear == 1 ? sample.bound : most;
+    return most;
+  };
+  EXPECT_FALSE(std::isfinite(limit_for(1 - 0.45331)));
+  EXPECT_TRUE(std::isfinite(limit_for(0.5)));
 }
 
 }  // namespace

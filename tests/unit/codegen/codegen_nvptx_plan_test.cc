@@ -189,6 +189,21 @@ TEST(NvptxPlan, terms_that_data_names_are_looked_at_alone) {
   EXPECT_FALSE(chosen({.twice = true, .follows = true})) << "each term has a place of its own";
 }
 
+TEST(NvptxPlan, terms_look_for_the_sum_that_data_names) {
+  const auto scattered = [](const ScatterForm& form) { return Planned(scatter_program(form, 32), true).op("put").scattered; };
+  for (const bool falls : {false, true}) {
+    ASSERT_TRUE(scattered({.falls = falls, .twice = true}));
+    EXPECT_EQ(scattered({.columns = 5, .falls = falls})->dim, 0);
+  }
+  EXPECT_TRUE(scattered({.columns = 64, .known = false}));
+  EXPECT_TRUE(scattered({.other = -std::numeric_limits<double>::infinity(), .combine = ReductionOp::max}));
+  EXPECT_FALSE(scattered({.other = 0.5})) << "terms count for other sums, too";
+  EXPECT_FALSE(scattered({.columns = 5, .follows_sum = true})) << "sums do not agree where a term belongs";
+  EXPECT_FALSE(scattered({.tile = 1})) << "there is one sum";
+  const TileProgram program = scatter_program({.columns = 5}, 32);
+  EXPECT_GT(count_of(compile_nvptx(program, {}).kernel.code, "vote.sync.ballot"), 0);
+}
+
 // However many entries there are, and however long it would take to look at all of them.
 TEST(NvptxPlan, a_look_up_takes_no_loop) {
   const auto work = [](std::int64_t words) {

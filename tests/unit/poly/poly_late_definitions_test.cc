@@ -137,5 +137,51 @@ TEST(LateDefinitions, NothingBetweenMayWriteWhatItReads) {
   EXPECT_FALSE(matches(nest));
 }
 
+/// Weights and slopes of pairs, then what either makes with values: `interleaved` has both products of pairs first.
+Nest two_chains(bool interleaved, bool needs_both = false) {
+  const std::string pair = "0 <= i < R and 0 <= j < C", out = "0 <= j < C and 0 <= d < 16";
+  samples::NestBuilder builder("chains", {{"R", 4}, {"C", 7}});
+  for (const char* input : {"q", "g"}) builder.tensor(input, TensorRole::input, {"R", "16"}, ElementType::f16);
+  for (const char* input : {"k", "v"}) builder.tensor(input, TensorRole::input, {"C", "16"}, ElementType::f16);
+  for (const char* pairs : {"s", "w", "p", "z"}) builder.tensor(pairs, TensorRole::temporary, {"R", "C"});
+  for (const char* output : {"dk", "dv"}) builder.tensor(output, TensorRole::output, {"C", "16"});
+  const auto wide = [](int ordinal) { return ScalarExpr::cast(ElementType::f32, read(ordinal, ElementType::f16)); };
+  const auto first = [&](const std::string& sum, const std::string& made, const std::string& a, const std::string& b, bool both) {
+    builder.statement(sum + "_init[i, j] : " + pair, sum + "[i, j]", {}, number(0))
+        .statement(sum + "_sum[i, j, e] : " + pair + " and 0 <= e < 16", sum + "[i, j]", {a + "[i, e]", b + "[j, e]"},
+                   wide(0) * wide(1), ReductionOp::add);
+    if (both)
+      builder.statement(made + "[i, j] : " + pair, made + "[i, j]", {sum + "[i, j]", "w[i, j]"}, number(0.5) * read(0) + read(1));
+    else
+      builder.statement(made + "[i, j] : " + pair, made + "[i, j]", {sum + "[i, j]"}, number(0.5) * read(0));
+  };
+  const auto second = [&](const std::string& result, const std::string& made, const std::string& b) {
+    builder.statement(result + "_init[j, d] : " + out, result + "[j, d]", {}, number(0))
+        .statement(result + "_sum[j, d, i] : " + out + " and 0 <= i < R", result + "[j, d]", {made + "[i, j]", b + "[i, d]"},
+                   read(0) * wide(1), ReductionOp::add);
+  };
+  first("s", "w", "q", "k", false);
+  if (!interleaved) second("dv", "w", "g");
+  first("p", "z", "g", "v", needs_both);
+  second("dk", "z", "q");
+  if (interleaved) second("dv", "w", "g");
+  return builder.build();
+}
+
+TEST(LateDefinitions, AProductWaitsForWhatItIsMadeFor) {
+  const Nest nest = two_chains(true);
+  ASSERT_EQ(rule("late_definitions").find(nest).size(), 1U);
+  EXPECT_THAT(order_after(nest),
+              ElementsAre("p_init", "p_sum", "z", "dk_init", "dk_sum", "s_init", "s_sum", "w", "dv_init", "dv_sum"));
+  const Nest after = rule("late_definitions").apply(nest, {}).nest;
+  EXPECT_FALSE(matches(after)) << "once";
+  EXPECT_NO_THROW(validate(after));
+}
+
+TEST(LateDefinitions, ChainsThatAreNeighboursStayWhereTheyAre) {
+  EXPECT_FALSE(matches(two_chains(false)));
+  EXPECT_FALSE(matches(two_chains(true, true))) << "the slopes need the weights";
+}
+
 }  // namespace
 }  // namespace nestor

@@ -3,6 +3,7 @@
 
 #include "autotune/space/distribution.h"
 #include "autotune/space/gpu/column_strips.h"
+#include "autotune/space/gpu/scattered_sums.h"
 #include "autotune/space/gpu/tensor_fit.h"
 #include "autotune/space/gpu/tensor_guesses.h"
 #include "autotune/space/gpu/transposed_rows.h"
@@ -286,6 +287,8 @@ NestCandidate::GroupShape NestCandidate::shape_of(const FusionGroup& group, Name
     }
   }
   place_early(shape.on_gpu.grid);
+  if (facts_.limits.gpu && scatters_terms(variants_.nest(chosen_), chosen_.structure, group))
+    shape.on_gpu.grid.scatter = static_cast<int>(value_or(values_, kScatterParameter, 0));
   shape.plan = plan_for(variants_, chosen_, group, shape.values, facts_.limits, combines(group));
   const bool parts_all = facts_.limits.gpu && !is_main(group) && group.loop_groups.size() > 1 && shape.plan.order.empty();
   if (parts_all && !group.axes.empty()) {
@@ -320,6 +323,14 @@ std::string NestCandidate::make_shape(const FusionGroup& group, GroupShape& shap
     shape = shape_of(group, values_of_prefixes(nest, chosen_.structure, group, prefixes, kPrefixThreads));
     if (infeasible().empty()) return "";
     shape = before;
+  }
+  if (beside && !is_main(group) && value_or(values_, kScatterParameter, 0) != 0) {
+    if (const NamedValues values = values_of_scattered(nest, chosen_.structure, group, {.fewest = gpu.units}); !values.empty()) {
+      const GroupShape before = shape;
+      shape = shape_of(group, values);
+      if (infeasible().empty()) return "";
+      shape = before;
+    }
   }
   // Each thread goes through the steps for elements of its own.
   const auto inside = std::find_if(group.forms.begin(), group.forms.end(),

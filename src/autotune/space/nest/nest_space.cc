@@ -3,6 +3,7 @@
 
 #include "autotune/space/distribution.h"
 #include "autotune/space/gpu/points/gpu_points.h"
+#include "autotune/space/gpu/scattered_sums.h"
 #include "autotune/space/gpu/tensor_fusion.h"
 #include "autotune/space/gpu/tensor_steps.h"
 #include "autotune/space/nest/nest_candidate.h"
@@ -237,6 +238,9 @@ void NestSpace::make_parameters(const RuleVariant& usual) {
   }
   if (limits_.gpu) {
     for (Parameter& parameter : gpu_parameters(*limits_.gpu)) parameters_.push_back(std::move(parameter));
+    const std::vector<Statement>& statements = variants_.nest(usual).statements;
+    if (std::any_of(statements.begin(), statements.end(), [](const Statement& each) { return scattered_dim(each) >= 0; }))
+      add(kScatterParameter, {0, 1});
     if (auto axes = on_tensor_cores ? tensor_axes_after(variants_, tensor_rules_.front(), *limits_.gpu) : std::nullopt) {
       for (const std::set<std::string>& rules : tensor_rules_) {
         const auto other = tensor_axes_after(variants_, rules, *limits_.gpu);

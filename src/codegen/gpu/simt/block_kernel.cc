@@ -18,7 +18,12 @@ constexpr BlockPass kPasses[] = {
     {"roles", [](BlockPlan& plan, const Target&, int) { choose_roles(plan); }},
     {"chosen terms", [](BlockPlan& plan, const Target&, int) { choose_terms(plan); }},
     {"layouts", [](BlockPlan& plan, const Target& target, int exact) { choose_layouts(plan, target.threads, exact); }},
-    {"placement", [](BlockPlan& plan, const Target&, int) { place_scratch(plan); }},
+    {"scattered terms", [](BlockPlan& plan, const Target&, int) { settle_scattered(plan); }},
+    {"placement",
+     [](BlockPlan& plan, const Target&, int) {
+       place_scratch(plan);
+       settle_scattered(plan);  // with the layouts of ops that touch no registers
+     }},
     {"vectors", [](BlockPlan& plan, const Target&, int) { choose_vectors(plan); }},
     {"recurrences", [](BlockPlan& plan, const Target&, int) { carry_values(plan); }},
     {"own sums", [](BlockPlan& plan, const Target&, int) { keep_sums(plan); }},

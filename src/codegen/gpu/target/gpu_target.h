@@ -7,6 +7,8 @@ namespace nestor {
 
 namespace nvptx {
 inline constexpr int kWarpThreads = 32;
+/// How a message says that a size must be known when compiling; stored reasons of trials are told by it.
+inline constexpr const char* kUnknownSize = "not known when compiling";
 inline constexpr int kWarpgroupThreads = 128;  ///< a warpgroup: four warps
 inline constexpr int kWarpgroupRows = 64;      ///< rows of a product of one warpgroup
 inline constexpr int kUnitRegisters = 65536;   ///< of 32 bits, that a multiprocessor has

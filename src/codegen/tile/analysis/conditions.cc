@@ -73,4 +73,21 @@ IntExpr without_reduced(const TileOp& op, const IntExpr& condition) {
 
 IntExpr stored_where(const TileOp& op) { return op.guard.defined() ? without_reduced(op, op.guard) : IntExpr(); }
 
+namespace {
+
+void add_conditions(const ScalarExpr& condition, std::vector<ScalarExpr>& all) {
+  if (condition.op() != ScalarOp::logical_and) return all.push_back(condition);
+  for (const ScalarExpr& part : condition.args()) add_conditions(part, all);
+}
+
+}  // namespace
+
+std::vector<ScalarExpr> conditions_of_term(const ScalarExpr& term, ReductionOp reduction) {
+  const ElementType type = term.type() == ElementType::i32 ? ElementType::i32 : ElementType::f32;
+  std::vector<ScalarExpr> conditions;
+  if (term.op() == ScalarOp::select && term.args()[2].is_constant(neutral_element(reduction, type)))
+    add_conditions(term.args()[0], conditions);
+  return conditions;
+}
+
 }  // namespace nestor

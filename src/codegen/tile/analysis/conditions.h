@@ -30,4 +30,8 @@ bool uses_reduced(const TileOp& op, const IntExpr& expr);
 /// there is no point to add, and elements may be another's or lie outside of the tensor.
 IntExpr stored_where(const TileOp& op);
 
+/// Conditions without which a term changes nothing: of one that chooses the reduction's neutral element wherever one of them fails. Empty for
+/// others.
+std::vector<ScalarExpr> conditions_of_term(const ScalarExpr& term, ReductionOp reduction);
+
 }  // namespace nestor

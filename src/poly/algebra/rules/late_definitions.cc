@@ -6,6 +6,9 @@
 //            Or: a definition of what rows of products sum up to (how many gates there are before each), behind it a sum of products that has
 //            nothing to do with it, and behind that its first reader, which goes along the same rows.
 // Rewrite    the sum, its start and the definition move there together.
+//            Or: a product of matrices and what is made of it, behind it a product of what other products make, and behind that the first reader
+//            (weights and slopes of a backward pass that are both computed before either gradient).
+// Rewrite    the product, its start and the definitions move there together, so that products in a row are neighbours.
 // Conditions the definition is alone in its loops, and nothing between writes what it reads; the same of the sum, which nobody else reads.
 // Proof      statements that neither write nor read what the other one writes may change places. Loops of reductions before and behind the
 //            old place may then become one, which a statement between them that needs the first one's result forbids.
@@ -137,6 +140,55 @@ std::vector<std::string> late_sum(const Nest& nest, const Statement& definition,
   return products ? std::vector{made[0]->name, made[1]->name, definition.name} : std::vector<std::string>{};
 }
 
+/// What makes the temporary, and those that nothing else needs: false where one of the statements shares its loops with others.
+bool collect_makers(const Nest& nest, const std::string& tensor, std::vector<const Statement*>& made) {
+  const std::vector<const Statement*> writers = writers_of(nest, tensor);
+  made.insert(made.end(), writers.begin(), writers.end());
+  const auto is_made = [&](const Statement* statement) { return std::find(made.begin(), made.end(), statement) != made.end(); };
+  for (const Statement* writer : writers) {
+    if (!alone_in_group(nest, writer->name)) return false;
+    for (const Access& read : writer->reads) {
+      if (nest.tensor(read.tensor).role != TensorRole::temporary || read.tensor == tensor) continue;
+      const std::vector<const Statement*> readers = readers_of(nest, read.tensor), own = writers_of(nest, read.tensor);
+      if (std::any_of(own.begin(), own.end(), is_made) || !std::all_of(readers.begin(), readers.end(), is_made)) continue;
+      if (!collect_makers(nest, read.tensor, made)) return false;
+    }
+  }
+  return true;
+}
+
+/// Is the statement a product of what other products make, which needs none of the tensors that `made` write?
+bool follows_other_products(const Nest& nest, const Statement& statement, const std::vector<const Statement*>& made) {
+  if (!adds_products(statement, false) || !sums_up_products(nest, statement)) return false;
+  std::set<std::string> needed;
+  temporaries_of(nest, statement, needed);
+  return std::none_of(made.begin(), made.end(), [&](const Statement* each) { return needed.contains(each->write.tensor); });
+}
+
+/// Statements that move to before the reader together: a product of matrices and what is made of it, in front of another chain's second one.
+std::vector<std::string> late_product(const Nest& nest, const Statement& last, const Statement*& reader) {
+  const std::string& tensor = last.write.tensor;
+  reader = nest.tensor(tensor).role == TensorRole::temporary ? first_reader(nest, tensor) : nullptr;
+  if (reader == nullptr || writers_of(nest, tensor).back() != &last) return {};
+  const std::size_t from = position_of(nest, last.name), to = begin_with_initialisers(nest, *reader);
+  std::vector<const Statement*> made;
+  if (to <= from + 1 || !collect_makers(nest, tensor, made)) return {};
+  const auto is_product = [](const Statement* each) { return adds_products(*each, true); };
+  const auto may_wait = [&](const Statement* each) {
+    return position_of(nest, each->name) <= from && may_recompute(nest, *each, *reader);
+  };
+  if (std::none_of(made.begin(), made.end(), is_product) || !std::all_of(made.begin(), made.end(), may_wait)) return {};
+  const auto in_between = std::next(nest.statements.begin(), static_cast<std::ptrdiff_t>(from) + 1);
+  const auto before_reader = std::next(nest.statements.begin(), static_cast<std::ptrdiff_t>(to));
+  if (std::none_of(in_between, before_reader, [&](const Statement& each) { return follows_other_products(nest, each, made); }))
+    return {};
+  std::sort(made.begin(), made.end(),
+            [&](const Statement* a, const Statement* b) { return position_of(nest, a->name) < position_of(nest, b->name); });
+  std::vector<std::string> names;
+  for (const Statement* each : made) names.push_back(each->name);
+  return names;
+}
+
 void move_before(Nest& nest, const std::vector<std::string>& names, const std::string& reader) {
   for (const std::string& name : names) {
     const Statement moved = nest.statement(name);
@@ -152,6 +204,7 @@ bool move_one(Nest& nest) {
     std::vector<std::string> names;
     if (reader != nullptr) names = {definition.name};
     if (reader == nullptr) names = late_sum(nest, definition, reader);
+    if (names.empty()) names = late_product(nest, definition, reader);
     if (names.empty()) continue;
     move_before(nest, names, std::string(reader->name));
     return true;

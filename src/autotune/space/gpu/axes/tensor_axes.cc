@@ -20,6 +20,7 @@
 #include <isl/set.h>
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <set>
 #include <string>
@@ -301,12 +302,29 @@ bool reads_other_rows(const Nest& nest, const NestStructure& structure, const Fu
   return false;
 }
 
-/// Parts of the loop over streamed columns that read nothing of each other.
+/// Does a statement of the loop group read what one of the chains computes?
+bool reads_of_chains(const Nest& nest, const LoopGroup& loop_group, const std::vector<std::set<std::string>>& chains) {
+  return std::any_of(loop_group.statements.begin(), loop_group.statements.end(), [&](const std::string& name) {
+    const std::vector<Access>& reads = nest.statement(name).reads;
+    return std::any_of(reads.begin(), reads.end(), [&](const Access& read) {
+      return std::any_of(chains.begin(), chains.end(), [&](const auto& chain) { return chain.contains(read.tensor); });
+    });
+  });
+}
+
+/// Parts of a loop over streamed columns that read nothing of each other; of the loop that has fewest, where finished results stand between two.
 int chains_of(const Nest& nest, const NestStructure& structure, const FusionGroup& group, int streamed) {
   std::vector<std::set<std::string>> chains;  // tensors that are computed
+  std::size_t fewest = std::numeric_limits<std::size_t>::max();
+  const auto end_loop = [&] {
+    if (!chains.empty()) fewest = std::min(fewest, chains.size());
+    chains.clear();
+  };
   for (const int u : group.loop_groups) {
     const LoopGroup& loop_group = structure.loop_groups[static_cast<std::size_t>(u)];
-    for (const std::string& name : loop_group.position_of(streamed) < 0 ? std::vector<std::string>{} : loop_group.statements) {
+    const bool streams = loop_group.position_of(streamed) >= 0;
+    if (!streams && reads_of_chains(nest, loop_group, chains)) end_loop();
+    for (const std::string& name : streams ? loop_group.statements : std::vector<std::string>{}) {
       const Statement& statement = nest.statement(name);
       std::set<std::string> own{statement.write.tensor};
       for (const Access& read : statement.reads) {
@@ -320,7 +338,8 @@ int chains_of(const Nest& nest, const NestStructure& structure, const FusionGrou
       chains.push_back(std::move(own));
     }
   }
-  return static_cast<int>(chains.size());
+  end_loop();
+  return fewest == std::numeric_limits<std::size_t>::max() ? 0 : static_cast<int>(fewest);
 }
 
 std::optional<TensorAxes> found_axes(const Nest& nest, const NestStructure& structure, const FusionGroup& group, int sm) {

@@ -4,6 +4,7 @@
 #include "autotune/space/gpu/points/column_points.h"
 #include "autotune/space/gpu/points/recurrence_points.h"
 #include "autotune/space/gpu/points/tensor_core_points.h"
+#include "autotune/space/gpu/scattered_sums.h"
 #include "autotune/space/gpu/short_rows.h"
 #include "autotune/space/gpu/tensor_fusion.h"
 #include "autotune/space/gpu/tensor_steps.h"
@@ -17,6 +18,7 @@
 #include "support/rounding.h"
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <optional>
 #include <utility>
@@ -356,6 +358,24 @@ void add_shared_terms(const GpuPointSource& source, const RuleChoice& choice, st
   }
 }
 
+/// Sums to whose terms data says where they belong: a thread has many, and goes through the terms for all of them.
+void add_scattered(const GpuPointSource& source, const RuleChoice& choice, std::vector<NamedValues>& points) {
+  const RuleVariant& variant = source.variants.at(choice);
+  const Nest& nest = source.variants.nest(variant);
+  if (!scatters_terms(nest, variant.structure, source.variants.heaviest(variant, Fusion::none))) return;
+  for (const Fusion fusion : {Fusion::careful, Fusion::none}) {
+    // Large blocks, each warp of which goes through all terms; then small ones of a warp.
+    for (ScatteredBlocks blocks : {ScatteredBlocks{.threads = 128, .fewest = source.limits.units},
+                                   ScatteredBlocks{.threads = nvptx::kWarpThreads, .fewest = 8 * source.limits.units}}) {
+      if (fusion == Fusion::none) blocks.most = std::numeric_limits<std::int64_t>::max();
+      NamedValues values;
+      for (const FusionGroup& group : source.variants.fusion_groups(variant, fusion))
+        values.merge(values_of_scattered(nest, variant.structure, group, blocks));
+      if (!values.empty()) points.push_back(completed(source, choice, fusion, std::move(values)));
+    }
+  }
+}
+
 /// The first guess with other shapes of the products beside its main group, behind a few others.
 void add_shapes_beside(const GpuPointSource& source, std::vector<NamedValues>& points) {
   constexpr std::size_t kFewGuesses = 3;
@@ -405,6 +425,7 @@ std::vector<NamedValues> likely_gpu_values(const GpuPointSource& source) {
   RuleChoice rows = simple;
   if (std::find(source.rules.begin(), source.rules.end(), kRowsRule) != source.rules.end()) rows.rules.insert(kRowsRule);
   add_product_values(source, rows, points);
+  add_scattered(source, simple, points);
   add_pair_sums(source, without_tiles, points);
   add_shared_terms(source, simple, points);
   // A block over a part of all rows would take them one by one.

@@ -326,11 +326,9 @@ class TileFinder {
   std::int64_t column_bound(const TensorOp& op, int dim) const {
     const auto extent = end_bound(op.op.dims[static_cast<std::size_t>(dim)]);
     if (!extent)
-      refuse(op.op,
-             fmt::format(
-                 "has as many columns as {} says, which is not known when compiling: fix the sizes in it (\"specialized\" in "
-                 "the definition, or --fix-all)",
-                 op.op.dims[static_cast<std::size_t>(dim)].upper.str()));
+      refuse(op.op, fmt::format("has as many columns as {} says, which is {}: fix the sizes in it (\"specialized\" in the "
+                                "definition, or --fix-all)",
+                                op.op.dims[static_cast<std::size_t>(dim)].upper.str(), kUnknownSize));
     return *extent;
   }
 

@@ -99,6 +99,21 @@ class BlockEmitter {
   void emit_points(const BlockOp& op, int width, Slot slot, const Loaded& loaded = {});
   void emit_point_reduction(const BlockOp& op, Slot slot);
   void emit_accumulation(const BlockOp& op, int width, Slot slot);
+  void emit_scattered(const BlockOp& op);
+  /// A term that may have a sum of the thread.
+  struct FoundTerm {
+    Value* counts = nullptr;  ///< null: it does
+    Value* at = nullptr;      ///< along the dim that the threads look along
+    Value* place = nullptr;   ///< along the chosen dim
+  };
+  void add_scattered(const BlockOp& op, const OpDim* along, const std::vector<FoundTerm>& terms, int width);
+  void look_for_terms(const BlockOp& op, const OpDim* along, const std::function<void(std::vector<FoundTerm>)>& body);
+  struct Vote {
+    Value *counts = nullptr, *lane = nullptr;
+  };
+  void for_votes(Value* votes, const std::function<void(const std::vector<Vote>&)>& body);
+  Value* chosen_place(const BlockOp& op, const ChosenTerm& chosen, Slot slot);
+  Value* is_own_sum(const BlockOp& op, Value* place);
   void add_chosen_terms(const BlockOp& op, const std::vector<Value*>& sums, int width, Slot slot);
   void emit_own_sums(const BlockOp& op, Slot slot);
   void emit_rows_of_sums(const BlockOp& op, Value* start, int count, bool whole, Slot slot);

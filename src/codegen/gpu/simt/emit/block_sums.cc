@@ -95,12 +95,20 @@ std::vector<Value*> BlockEmitter::combined_groups(const BlockOp& op, const std::
   return read_sums(op, totals);
 }
 
+/// Where along the chosen dim the data says that a term, or its sum, is: there need be no such place.
+Value* BlockEmitter::chosen_place(const BlockOp& op, const ChosenTerm& chosen, Slot slot) {
+  const OpDim& dim = op.op.dims[static_cast<std::size_t>(chosen.dim)];
+  const IntExpr& index = op.op.indices[static_cast<std::size_t>(chosen.index)];
+  environment_[dim.var] = b_.getInt64(0);
+  Value* first = integer(index);
+  Value* place = b_.CreateSExt(point_values(op, chosen.place, 1, slot)[0], b_.getInt64Ty());
+  return affine_of(index).terms.at(dim.var) > 0 ? b_.CreateNSWSub(place, first) : b_.CreateNSWSub(first, place);
+}
+
 /// Each element's term stands where its own data says; elsewhere is none.
 void BlockEmitter::add_chosen_terms(const BlockOp& op, const std::vector<Value*>& sums, int width, Slot slot) {
   const ChosenTerm& chosen = *op.chosen;
   const OpDim& dim = op.op.dims[static_cast<std::size_t>(chosen.dim)];
-  const IntExpr& index = op.op.indices[static_cast<std::size_t>(chosen.index)];
-  const bool rises = affine_of(index).terms.at(dim.var) > 0;
   Value *lower = integer(dim.lower), *upper = integer(dim.upper);
   // Without terms the place need not be there to be read.
   Value* any = exact_extent(dim).value_or(0) > 0 ? nullptr : b_.CreateICmpSLT(lower, upper);
@@ -108,10 +116,7 @@ void BlockEmitter::add_chosen_terms(const BlockOp& op, const std::vector<Value*>
     const Slot own{slot.row, slot.column + e};
     at_element(op, e, [&] {
       when(any, [&] {
-        environment_[dim.var] = b_.getInt64(0);
-        Value* first = integer(index);
-        Value* place = b_.CreateSExt(point_values(op, chosen.place, 1, own)[0], b_.getInt64Ty());
-        Value* at = rises ? b_.CreateNSWSub(place, first) : b_.CreateNSWSub(first, place);
+        Value* at = chosen_place(op, chosen, own);
         when(b_.CreateAnd(b_.CreateICmpSGE(at, lower), b_.CreateICmpSLT(at, upper)), [&] {
           environment_[dim.var] = at;
           for_serial(

@@ -30,6 +30,8 @@ void BlockEmitter::emit_op(const BlockOp& op) {
     emit_column_reduction(op);
   } else if (op.crosses_groups()) {
     emit_divided_sum(op);
+  } else if (op.scattered) {
+    emit_scattered(op);
   } else if (!op.window.empty()) {
     emit_windows(op);
   } else if (const std::set<int> shared = read_by_all_rows(*plan_, op); !shared.empty()) {

@@ -126,6 +126,11 @@ class Normaliser {
 
 std::string row_token(std::size_t row) { return "#row" + std::to_string(row); }
 
+int BlockOp::threads_along(int dim) const {
+  if (dim == column) return layout.lanes;
+  return roles[static_cast<std::size_t>(dim)] == DimRole::row ? layout.groups : 1;
+}
+
 std::optional<std::int64_t> BlockOp::row_bound() const {
   std::int64_t product = 1;
   for (int d : rows) {

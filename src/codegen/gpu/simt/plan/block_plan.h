@@ -125,11 +125,12 @@ struct OwnSums {
   std::vector<bool> vectors;  ///< by read: those that such a load serves, if any
 };
 
-/// The only term of a sum that may change it, among those along `dim`: where `index` of the op, which moves by one along it, is `place`.
+/// The only term of a sum that may change it, among those along `dim`: where `index` of the op, which moves by one along it, is `place`. Or the
+/// only sum that a term may change.
 struct ChosenTerm {
-  int dim = -1;      ///< reduced, run through by the thread
+  int dim = -1;      ///< reduced, run through by the thread; of sums no reduced one
   int index = -1;    ///< of TileOp::indices
-  ScalarExpr place;  ///< i32, the same for all terms
+  ScalarExpr place;  ///< i32, the same for all points that differ in `dim`, and of terms for all terms
 };
 
 struct BlockOp {
@@ -159,6 +160,8 @@ struct BlockOp {
   int carried = -1;
   std::optional<OwnSums> own_sums;
   std::optional<ChosenTerm> chosen;
+  /// Each term is added to the one sum, in memory, that it may change: a thread goes through the terms and takes those of its own sums.
+  std::optional<ChosenTerm> scattered;
   /// Reduced dims whose points are written out for all rows of a run together, so that a term that several of them read is loaded once.
   /// Empty: sums are made row by row.
   std::vector<int> window;
@@ -187,6 +190,7 @@ struct BlockOp {
   /// Sums of a column that threads of different warps have when crosses_groups().
   int group_partials() const { return layout.lanes <= 32 ? layout.threads() / 32 : layout.groups; }
   std::int64_t row_slots() const;                    ///< of the rows that a reduction over warps has in memory at once
+  int threads_along(int dim) const;                  ///< that have different elements of it
   std::optional<std::int64_t> row_bound() const;     ///< product of the rows' extents; 1 without rows
   std::optional<std::int64_t> column_bound() const;  ///< 1 without a column
 };
@@ -240,9 +244,12 @@ void normalise(BlockPlan& plan);         ///< tree and ops; loops in place of di
 void gather_followers(BlockPlan& plan);  ///< ops that need a lead's final value, after its followers
 void reside(BlockPlan& plan);        ///< resident blocks: a loop over their work tiles; copies before it, or ahead of their trip
 void choose_roles(BlockPlan& plan);  ///< rows and columns of every op
-void choose_terms(BlockPlan& plan);  ///< sums of which data says where their only terms stand
+void choose_terms(BlockPlan& plan);  ///< sums of which data says where their only terms stand, or to which of them a term belongs
 void choose_layouts(BlockPlan& plan, int most_threads, int exact_threads);
-void place_scratch(BlockPlan& plan);  ///< registers or shared
+/// The dim along memory of sums that are worth looking for the terms of, which lanes share; -1: it has no such sums.
+int column_of_scattered(const BlockPlan& plan, const BlockOp& op);
+void settle_scattered(BlockPlan& plan);  ///< where a thread has too few sums to look for their terms
+void place_scratch(BlockPlan& plan);     ///< registers or shared
 void choose_vectors(BlockPlan& plan);
 void join_reductions(BlockPlan& plan);  ///< leads and followers whose partial results are combined together
 void carry_values(BlockPlan& plan);     ///< what a thread writes and reads again at its next point

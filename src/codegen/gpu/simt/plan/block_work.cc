@@ -64,8 +64,13 @@ class Work {
     for (const OpDim& dim : op.op.dims) {
       extents.push_back(std::max<std::int64_t>(value(dim.upper) - value(dim.lower), 0));
       values_[dim.var] = value(dim.lower) + extents.back() / 2;
-      const bool one = op.chosen && &dim == &op.op.dims[static_cast<std::size_t>(op.chosen->dim)];
-      elements *= static_cast<double>(one ? std::min<std::int64_t>(extents.back(), 1) : extents.back());
+      const auto is_dim = [&](const std::optional<ChosenTerm>& term) {
+        return term && &dim == &op.op.dims[static_cast<std::size_t>(term->dim)];
+      };
+      elements *= static_cast<double>(is_dim(op.chosen) ? std::min<std::int64_t>(extents.back(), 1) : extents.back());
+      // A warp looks at its lanes' number of terms at once.
+      if (is_dim(op.scattered) && extents.back() > 0)
+        elements *= static_cast<double>(op.threads_along(op.scattered->dim)) / static_cast<double>(kWarpThreads * extents.back());
     }
     if (elements == 0) return;
     const std::int64_t room = std::max<std::int64_t>(units_ * kUnitThreads / plan_.all_threads(), 1);

@@ -230,11 +230,15 @@ void choose_roles(BlockPlan& plan) {
   for (std::size_t k = 0; k < plan.ops.size(); ++k) {
     BlockOp& op = plan.ops[k];
     spread.push_back(spreadable_dims(op.op));
-    const int column = op.product ? op.product->form.column : choose_column(op.op, plan.program->buffers, spread.back());
+    const int of_sums = column_of_scattered(plan, op);
+    const bool scattered = of_sums >= 0 && spread.back()[static_cast<std::size_t>(of_sums)];
+    const int column = op.product  ? op.product->form.column
+                       : scattered ? of_sums
+                                   : choose_column(op.op, plan.program->buffers, spread.back());
     // What no lanes scan each thread runs through.
     if (op.prefix && column != op.prefix->kept) spread.back()[static_cast<std::size_t>(op.prefix->kept)] = false;
     assign_roles(op, spread.back(), column);
-    const bool row_like = column >= 0 && op.rows.empty() && !op.prefix && !op.op.dims[column].reduced &&
+    const bool row_like = !scattered && column >= 0 && op.rows.empty() && !op.prefix && !op.op.dims[column].reduced &&
                           op.op.dims[column].kind != LoopKind::gpu_lane;
     if (row_like) {
       undecided.push_back(static_cast<int>(k));

@@ -31,8 +31,9 @@ std::map<int, ScratchUse> collect_uses(const BlockPlan& plan) {
         use.maps.emplace_back(k, *map);
       }
     };
-    visit(op.op.write, true, false);
-    for (const TileAccess& read : op.op.reads) visit(read, false, op.product.has_value());
+    // Registers have no places that data says.
+    visit(op.op.write, true, op.scattered.has_value());
+    for (const TileAccess& read : op.op.reads) visit(read, false, op.product.has_value() || op.scattered.has_value());
   }
   return uses;
 }
@@ -100,9 +101,9 @@ void require_constant(const BlockPlan& plan, const Buffer& buffer) {
     std::string list;
     for (const std::string& name : names) list += (list.empty() ? "'" : ", '") + name + "'";
     user_error(
-        "Kernel '{}' keeps '{}' on chip, but its size is {}, not known when compiling: fix {} (or cut the loops around it "
-        "into tiles of constant size).",
-        plan.program->name, buffer.name, extent.str(), list);
+        "Kernel '{}' keeps '{}' on chip, but its size is {}, {}: fix {} (or cut the loops around it into tiles of constant "
+        "size).",
+        plan.program->name, buffer.name, extent.str(), kUnknownSize, list);
   }
 }
 

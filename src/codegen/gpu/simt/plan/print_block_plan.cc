@@ -105,6 +105,7 @@ class Printer {
     if (op.product) line(depth + 2, product_text(*op.product));
     if (op.carried >= 0) line(depth + 2, "each point has what the one before has written in a register");
     if (op.chosen) line(depth + 2, fmt::format("one {} alone, which data names", op.op.dims[op.chosen->dim].var));
+    if (op.scattered) line(depth + 2, fmt::format("each term to the {} that data names", op.op.dims[op.scattered->dim].var));
     if (op.own_sums)
       line(depth + 2, op.own_sums->at_once == 1 ? std::string("each sum in a register")
                                                 : fmt::format("{} neighbouring sums in registers{}", op.own_sums->at_once,

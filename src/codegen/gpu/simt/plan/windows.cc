@@ -116,7 +116,7 @@ bool sums_rows(const BlockPlan& plan, const BlockOp& op) {
   const bool sums = op.op.kind == OpKind::reduce || op.op.kind == OpKind::contract;
   if (!sums || op.product || op.prefix || op.rows.empty() || op.column < 0 || op.op.dims[op.column].reduced) return false;
   if (op.op.guard.defined() && !reads_arguments(plan, op)) return false;
-  if (op.divided >= 0 || op.chosen || op.ahead > 0) return false;
+  if (op.divided >= 0 || op.chosen || op.scattered || op.ahead > 0) return false;
   return std::none_of(op.op.dims.begin(), op.op.dims.end(), [&](const OpDim& dim) {
     return std::any_of(op.rows.begin(), op.rows.end(), [&](int row) {
       const std::string& var = op.op.dims[row].var;

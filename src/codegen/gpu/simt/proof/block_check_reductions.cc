@@ -2,6 +2,7 @@
 // own value for a while.
 #include "codegen/gpu/simt/proof/block_vectors.h"
 
+#include <functional>
 #include <map>
 #include <set>
 
@@ -20,6 +21,7 @@ class ReductionProver {
       return;
     }
     if (op_.chosen) chosen();
+    if (op_.scattered) scattered();
     if (op_.divided >= 0) divided();
     if (op_.reduces_columns()) columns();
     if ((op_.fused || op_.deferred) && !op_.reduces_columns()) proof_.fail("{} has no results of warps to combine", name());
@@ -108,10 +110,60 @@ class ReductionProver {
     if (!neutral) proof_.fail("{}: terms that are left out may count", name());
   }
 
+  /// A term belongs to one sum, or to none, along a dim whose sums are one thread's each: that of all dims alike which has the element by the
+  /// layout, in memory. Terms of others are the neutral element there.
+  void scattered() {
+    const ChosenTerm& term = *op_.scattered;
+    const bool dims = term.dim >= 0 && term.dim < static_cast<int>(op_.op.dims.size()) && term.index >= 0 &&
+                      term.index < static_cast<int>(op_.op.indices.size());
+    if (!dims || !accumulates() || op_.chosen || op_.reduces_columns() || op_.divided >= 0 || op_.prefix ||
+        op_.op.guard.defined() || !op_.window.empty() || dim(term.dim).reduced || proof_.plan.cluster > 1)
+      return proof_.fail("{}: a thread does not look for the terms of its sums", name());
+    const bool of_rows = op_.roles[term.dim] == DimRole::row;
+    if (op_.rows.size() != (of_rows ? 1 : 0) || (of_rows && layout_.run != 1) || proof_.plan.threads % kWarp != 0)
+      return proof_.fail("{}: a thread cannot tell which sums along {} are its own", name(), dim(term.dim).var);
+    const OpDim& own = op_.op.dims[term.dim];
+    const Affine place = affine_of(op_.op.indices[term.index]);
+    const auto found = place.terms.find(own.var);
+    if (found == place.terms.end() || (found->second != 1 && found->second != -1) ||
+        std::any_of(place.terms.begin(), place.terms.end(), [](const auto& each) { return each.first.starts_with('['); }))
+      return proof_.fail("{}: several sums may have one place", name());
+    for (const OpDim& each : op_.op.dims) {
+      if (&each == &own) continue;
+      if (!each.reduced && op_.op.indices[term.index].uses(each.var))
+        return proof_.fail("{}: sums along {} have places, too", name(), each.var);
+      if (each.lower.uses(own.var) || each.upper.uses(own.var) || own.lower.uses(each.var) || own.upper.uses(each.var))
+        return proof_.fail("{}: which terms there are hangs on their sum", name());
+      const bool of_lanes = op_.column >= 0 && op_.column != term.dim;
+      if (of_lanes && (each.lower.uses(dim(op_.column).var) || each.upper.uses(dim(op_.column).var)))
+        return proof_.fail("{}: threads of a warp have other terms", name());
+    }
+    if (op_.column >= 0 && op_.column != term.dim &&
+        follows(term.place, [&](const OpDim& each) { return &each == &dim(op_.column); }))
+      return proof_.fail("{}: threads of a warp look for other places", name());
+    if (follows(term.place, [&](const OpDim& each) { return &each == &own; }))
+      return proof_.fail("{}: sums do not agree whose a term is", name());
+    const auto in_memory = [&](const TileAccess& access) { return !proof_.plan.in_registers(access); };
+    if (!in_memory(op_.op.write) || !std::all_of(op_.op.reads.begin(), op_.op.reads.end(), in_memory))
+      return proof_.fail("{}: registers have no places that data says", name());
+    if (proof_.plan.buffer(op_.op.write.buffer).type != op_.sum_type())
+      return proof_.fail("{}: its sums are rounded at each term", name());
+    const ScalarExpr& value = op_.op.value;
+    const bool neutral = value.op() == ScalarOp::select &&
+                         value.args()[2].is_constant(neutral_element(*op_.op.reduction, op_.sum_type())) &&
+                         asks_for(value.args()[0], term);
+    if (!neutral) proof_.fail("{}: terms that are left out may count", name());
+  }
+
   bool follows_terms(const ScalarExpr& expr) const {
+    return follows(expr, [](const OpDim& each) { return each.reduced; });
+  }
+
+  /// May the number differ between points that differ in these dims alone?
+  bool follows(const ScalarExpr& expr, const std::function<bool(const OpDim&)>& along) const {
     bool follows = expr.type() != ElementType::i32;
     const auto examine = [&](const IntExpr& index) {
-      for (const OpDim& each : op_.op.dims) follows = follows || (each.reduced && index.uses(each.var));
+      for (const OpDim& each : op_.op.dims) follows = follows || (along(each) && index.uses(each.var));
     };
     expr.visit([&](const ScalarExpr& node) {
       if (node.op() == ScalarOp::index) examine(op_.op.indices[node.ordinal()]);

@@ -1,0 +1,73 @@
+// Sizes that are fixed before a search on a GPU: those without which its first guess has kernels that cannot be planned.
+#include "autotune/sizes_that_help.h"
+#include "autotune/space/gpu/known_sizes.h"
+#include "autotune/space/nest/nest_space.h"
+#include "autotune/target/target.h"
+#include "codegen/gpu/kernel_plans.h"
+#include "support/error.h"
+#include "support/nests/sample_nests.h"
+#include "support/nests/space_guesses.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace nestor {
+namespace {
+
+using namespace samples;
+using ::testing::Contains;
+
+std::set<std::string> sizes_for(const Nest& nest) {
+  const Sizes sizes = complete_sizes(nest, {});
+  std::set<std::string> fixed = sizes_known_to_products(nest, sizes);
+  fixed.merge(sizes_of_short_rows(nest, sizes));
+  return sizes_that_help(nest, sizes, fixed, gpu_space_limits(90, NvptxTarget{}.shared_limit, 132), true);
+}
+
+/// Can the kernels of the first guess be planned with these sizes fixed?
+bool starts(const Nest& nest, const std::set<std::string>& fixed) {
+  Sizes numbers;
+  for (const std::string& name : fixed) numbers[name] = complete_sizes(nest, {}).at(name);
+  testing::SpaceGuesses guesses(fix_sizes(nest, numbers), complete_sizes(nest, {}));
+  for (const Point& point : guesses.points) {
+    const Candidate candidate = guesses.space->candidate(point);
+    if (!candidate.infeasible.empty()) continue;
+    try {
+      plan_kernels(target_program(guesses.schedules.replay(candidate.steps), true), {.sm = 90});
+      return true;
+    } catch (const UserError&) {
+      return false;
+    }
+  }
+  return false;
+}
+
+/// u[t + 1, i] = u[t, i] + x[t, i] v[t, i] and v[t + 1, i] = v[t, i] u[t, i] / 2: a block keeps both for all times.
+Nest oscillators() {
+  const std::string row = "0 <= i < N", step = "0 <= t < T and " + row;
+  return NestBuilder("oscillators", {{"T", 64}, {"N", 65536}})
+      .tensor("x", TensorRole::input, {"T", "N"})
+      .tensor("u", TensorRole::temporary, {"T + 1", "N"})
+      .tensor("v", TensorRole::temporary, {"T + 1", "N"})
+      .tensor("out", TensorRole::output, {"N"})
+      .statement("u_first[one, i] : one = 0 and " + row, "u[one, i]", {}, number(1))
+      .statement("v_first[one, i] : one = 0 and " + row, "v[one, i]", {}, number(0.5))
+      .statement("u_next[t, stage, i] : stage = 0 and " + step, "u[t + 1, i]", {"u[t, i]", "x[t, i]", "v[t, i]"},
+                 read(0) + read(1) * read(2))
+      .statement("v_next[t, stage, i] : stage = 1 and " + step, "v[t + 1, i]", {"v[t, i]", "u[t, i]"},
+                 number(0.5) * read(0) * read(1))
+      .join_last()
+      .statement("out[i] : " + row, "out[i]", {"u[T, i]"}, read(0))
+      .build();
+}
+
+TEST(KnownSizes, OfStatesThatABlockKeepsTheNumberOfStepsIsFixed) {
+  const Nest nest = oscillators();
+  EXPECT_FALSE(starts(nest, {}));
+  const std::set<std::string> fixed = sizes_for(nest);
+  EXPECT_EQ(fixed, std::set<std::string>{"T"});
+  EXPECT_TRUE(starts(nest, fixed));
+}
+
+}  // namespace
+}  // namespace nestor
