@@ -8,14 +8,12 @@
 #include "support/nests/sample_nests.h"
 #include "support/nests/space_guesses.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 namespace nestor {
 namespace {
 
 using namespace samples;
-using ::testing::Contains;
 
 std::set<std::string> sizes_for(const Nest& nest) {
   const Sizes sizes = complete_sizes(nest, {});
@@ -66,6 +64,40 @@ TEST(KnownSizes, OfStatesThatABlockKeepsTheNumberOfStepsIsFixed) {
   EXPECT_FALSE(starts(nest, {}));
   const std::set<std::string> fixed = sizes_for(nest);
   EXPECT_EQ(fixed, std::set<std::string>{"T"});
+  EXPECT_TRUE(starts(nest, fixed));
+}
+
+/// out[k, n] = sum over m of left[m, k] x[m, n], times what is left of right[k, n] by the sum over l of gram[k, l] right[l, n]: as many columns
+/// of the second product's operand as there are factors.
+Nest factors() {
+  const std::string result = "0 <= k < K and 0 <= n < N", pair = "0 <= k < K and 0 <= l < K", terms = " and 0 <= m < M";
+  const auto wide = [](int ordinal) { return ScalarExpr::cast(ElementType::f32, read(ordinal, ElementType::f16)); };
+  return NestBuilder("factors", {{"M", 2048}, {"N", 8192}, {"K", 64}})
+      .tensor("x", TensorRole::input, {"M", "N"}, ElementType::f16)
+      .tensor("left", TensorRole::input, {"M", "K"}, ElementType::f16)
+      .tensor("right", TensorRole::input, {"K", "N"}, ElementType::f16)
+      .tensor("above", TensorRole::temporary, {"K", "N"})
+      .tensor("sum", TensorRole::temporary, {"K", "K"})
+      .tensor("gram", TensorRole::temporary, {"K", "K"}, ElementType::f16)
+      .tensor("below", TensorRole::temporary, {"K", "N"})
+      .tensor("out", TensorRole::output, {"K", "N"})
+      .statement("above_init[k, n] : " + result, "above[k, n]", {}, number(0))
+      .statement("above[k, n, m] : " + result + terms, "above[k, n]", {"left[m, k]", "x[m, n]"}, wide(0) * wide(1),
+                 ReductionOp::add)
+      .statement("sum_init[k, l] : " + pair, "sum[k, l]", {}, number(0))
+      .statement("sum[k, l, m] : " + pair + terms, "sum[k, l]", {"left[m, k]", "left[m, l]"}, wide(0) * wide(1), ReductionOp::add)
+      .statement("gram[k, l] : " + pair, "gram[k, l]", {"sum[k, l]"}, ScalarExpr::cast(ElementType::f16, read(0)))
+      .statement("below_init[k, n] : " + result, "below[k, n]", {}, number(0))
+      .statement("below[k, n, l] : " + result + " and 0 <= l < K", "below[k, n]", {"gram[k, l]", "right[l, n]"},
+                 wide(0) * wide(1), ReductionOp::add)
+      .statement("out[k, n] : " + result, "out[k, n]", {"above[k, n]", "below[k, n]"}, read(0) * read(1))
+      .build();
+}
+
+TEST(KnownSizes, ColumnsOfAProductsOperandAreFixed) {
+  const Nest nest = factors();
+  const std::set<std::string> fixed = sizes_for(nest);
+  EXPECT_TRUE(fixed.contains("K"));
   EXPECT_TRUE(starts(nest, fixed));
 }
 

@@ -7,7 +7,7 @@
 //            nothing to do with it, and behind that its first reader, which goes along the same rows.
 // Rewrite    the sum, its start and the definition move there together.
 //            Or: a product of matrices and what is made of it, behind it a product of what other products make, and behind that the first reader
-//            (weights and slopes of a backward pass that are both computed before either gradient).
+//            that is the product's own second one (weights and slopes of a backward pass that are both computed before either gradient).
 // Rewrite    the product, its start and the definitions move there together, so that products in a row are neighbours.
 // Conditions the definition is alone in its loops, and nothing between writes what it reads; the same of the sum, which nobody else reads.
 // Proof      statements that neither write nor read what the other one writes may change places. Loops of reductions before and behind the
@@ -157,6 +157,14 @@ bool collect_makers(const Nest& nest, const std::string& tensor, std::vector<con
   return true;
 }
 
+/// Tensors that the statement needs, through whatever makes them.
+void needed_by(const Nest& nest, const Statement& statement, std::set<std::string>& found) {
+  for (const Access& read : statement.reads) {
+    if (!found.insert(read.tensor).second) continue;
+    for (const Statement* writer : writers_of(nest, read.tensor)) needed_by(nest, *writer, found);
+  }
+}
+
 /// Is the statement a product of what other products make, which needs none of the tensors that `made` write?
 bool follows_other_products(const Nest& nest, const Statement& statement, const std::vector<const Statement*>& made) {
   if (!adds_products(statement, false) || !sums_up_products(nest, statement)) return false;
@@ -169,7 +177,7 @@ bool follows_other_products(const Nest& nest, const Statement& statement, const 
 std::vector<std::string> late_product(const Nest& nest, const Statement& last, const Statement*& reader) {
   const std::string& tensor = last.write.tensor;
   reader = nest.tensor(tensor).role == TensorRole::temporary ? first_reader(nest, tensor) : nullptr;
-  if (reader == nullptr || writers_of(nest, tensor).back() != &last) return {};
+  if (reader == nullptr || !adds_products(*reader, false) || writers_of(nest, tensor).back() != &last) return {};
   const std::size_t from = position_of(nest, last.name), to = begin_with_initialisers(nest, *reader);
   std::vector<const Statement*> made;
   if (to <= from + 1 || !collect_makers(nest, tensor, made)) return {};
@@ -177,10 +185,16 @@ std::vector<std::string> late_product(const Nest& nest, const Statement& last, c
   const auto may_wait = [&](const Statement* each) {
     return position_of(nest, each->name) <= from && may_recompute(nest, *each, *reader);
   };
-  if (std::none_of(made.begin(), made.end(), is_product) || !std::all_of(made.begin(), made.end(), may_wait)) return {};
+  const auto sums = std::count_if(made.begin(), made.end(), [](const Statement* each) { return each->reduction.has_value(); });
+  if (sums != 1 || std::none_of(made.begin(), made.end(), is_product) || !std::all_of(made.begin(), made.end(), may_wait))
+    return {};
   const auto in_between = std::next(nest.statements.begin(), static_cast<std::ptrdiff_t>(from) + 1);
   const auto before_reader = std::next(nest.statements.begin(), static_cast<std::ptrdiff_t>(to));
   if (std::none_of(in_between, before_reader, [&](const Statement& each) { return follows_other_products(nest, each, made); }))
+    return {};
+  std::set<std::string> needed;  // what stands between has nothing to do with the reader
+  needed_by(nest, *reader, needed);
+  if (std::any_of(in_between, before_reader, [&](const Statement& each) { return needed.contains(each.write.tensor); }))
     return {};
   std::sort(made.begin(), made.end(),
             [&](const Statement* a, const Statement* b) { return position_of(nest, a->name) < position_of(nest, b->name); });

@@ -20,7 +20,6 @@
 #include <isl/set.h>
 
 #include <algorithm>
-#include <limits>
 #include <map>
 #include <set>
 #include <string>
@@ -312,12 +311,12 @@ bool reads_of_chains(const Nest& nest, const LoopGroup& loop_group, const std::v
   });
 }
 
-/// Parts of a loop over streamed columns that read nothing of each other; of the loop that has fewest, where finished results stand between two.
+/// Parts of a loop over streamed columns that read nothing of each other; of the loop that has most, where finished results stand between two.
 int chains_of(const Nest& nest, const NestStructure& structure, const FusionGroup& group, int streamed) {
   std::vector<std::set<std::string>> chains;  // tensors that are computed
-  std::size_t fewest = std::numeric_limits<std::size_t>::max();
+  std::size_t most = 0;
   const auto end_loop = [&] {
-    if (!chains.empty()) fewest = std::min(fewest, chains.size());
+    most = std::max(most, chains.size());
     chains.clear();
   };
   for (const int u : group.loop_groups) {
@@ -339,7 +338,7 @@ int chains_of(const Nest& nest, const NestStructure& structure, const FusionGrou
     }
   }
   end_loop();
-  return fewest == std::numeric_limits<std::size_t>::max() ? 0 : static_cast<int>(fewest);
+  return static_cast<int>(most);
 }
 
 std::optional<TensorAxes> found_axes(const Nest& nest, const NestStructure& structure, const FusionGroup& group, int sm) {
