@@ -52,13 +52,14 @@ HostTensors make_inputs(const Nest& nest, const Sizes& sizes, std::uint64_t seed
     HostTensor data{tensor.name, tensor.type, shape_at(tensor, sizes), {}};
     if (tensor.role == TensorRole::input) {
       data.bytes.resize(static_cast<std::size_t>(data.elements()) * size_in_bytes(tensor.type));
-      fill_random(tensor.type, data.bytes.data(), data.elements(), seed_for(tensor.name, seed));
+      const std::uint64_t own_seed = seed_for(tensor.name, seed);
       const auto range = ranges.find(tensor.name);
-      if (range != ranges.end() && !range->second.places.is_null())
-        draw_places(data, std::max<std::int64_t>(evaluate_at(range->second.places, sizes), 0),
-                    CounterRandom(seed_for(tensor.name, seed)));
-      else if (range != ranges.end())
-        keep_in_range(data, range->second);
+      if (range != ranges.end() && !range->second.places.is_null()) {
+        draw_places(data, std::max<std::int64_t>(evaluate_at(range->second.places, sizes), 0), CounterRandom(own_seed));
+      } else {
+        fill_random(tensor.type, data.bytes.data(), data.elements(), own_seed);
+        if (range != ranges.end()) keep_in_range(data, range->second);
+      }
     }
     arguments.emplace(tensor.name, std::move(data));
   }

@@ -287,8 +287,9 @@ NestCandidate::GroupShape NestCandidate::shape_of(const FusionGroup& group, Name
     }
   }
   place_early(shape.on_gpu.grid);
-  if (facts_.limits.gpu && scatters_terms(variants_.nest(chosen_), chosen_.structure, group))
-    shape.on_gpu.grid.scatter = static_cast<int>(value_or(values_, kScatterParameter, 0));
+  const bool scatters =
+      value_or(values_, kScatterParameter, 0) != 0 && scatters_terms(variants_.nest(chosen_), chosen_.structure, group);
+  shape.on_gpu.grid.scatter = scatters ? 1 : 0;
   shape.plan = plan_for(variants_, chosen_, group, shape.values, facts_.limits, combines(group));
   const bool parts_all = facts_.limits.gpu && !is_main(group) && group.loop_groups.size() > 1 && shape.plan.order.empty();
   if (parts_all && !group.axes.empty()) {

@@ -123,6 +123,7 @@ class BlockEmitter {
   /// Calls `body` for every row slot: unrolled ones with their number and a constant, others once within a loop.
   void for_rows(const BlockOp& op, bool at_least_once,
                 const std::function<void(int slot, Value* slot_value, Value* row_ok)>& body);
+  void for_own_elements(const BlockOp& op, const std::function<void(int width, Slot slot)>& body);
   Value* row_slots(const BlockOp& op);
   Value* set_row(const BlockOp& op, int slot, Value* slot_value);
   void for_columns(const BlockOp& op, const std::function<void(int width, int column_slot)>& body);

@@ -5,7 +5,6 @@
 
 #include <llvm/IR/IntrinsicsNVPTX.h>
 
-#include <algorithm>
 #include <optional>
 #include <vector>
 
@@ -35,13 +34,9 @@ void BlockEmitter::emit_scattered(const BlockOp& op) {
   const bool of_columns = op.scattered->dim == op.column;
   if (op.op.initialize) {
     Value* none = scalar_constant(b_.getContext(), op.sum_type(), neutral_element(*op.op.reduction, op.sum_type()));
-    for_rows(op, false, [&](int row, Value*, Value* row_ok) {
-      when(both(row_ok, owner(op)), [&] {
-        for_columns(op, [&](int width, int column) {
-          const std::vector<Value*> values(static_cast<std::size_t>(width), none);
-          for_serial(op, [](const OpDim& dim) { return !dim.reduced; }, [&] { store(op, values, op.sum_type(), {row, column}); });
-        });
-      });
+    for_own_elements(op, [&](int width, Slot slot) {
+      const std::vector<Value*> values(static_cast<std::size_t>(width), none);
+      for_serial(op, [](const OpDim& dim) { return !dim.reduced; }, [&] { store(op, values, op.sum_type(), slot); });
     });
   }
   const OpDim* chosen = &op.op.dims[static_cast<std::size_t>(op.scattered->dim)];
@@ -101,10 +96,10 @@ void BlockEmitter::look_for_terms(const BlockOp& op, const OpDim* along,
   Value *lower = integer(along->lower), *upper = integer(along->upper);
   Value *all = b_.getInt32(0xffffffffU), *lane = b_.CreateAnd(own_thread_, b_.getInt32(kWarpThreads - 1));
   loop(lower, upper, std::int64_t{kWarpThreads} * kRoundsAtOnce, [&](Value* base) {
-    std::vector<Value*> numbers, found, votes;
+    std::vector<Value*> starts, numbers, found, votes;
     for (int round = 0; round < kRoundsAtOnce; ++round) {  // all loads first
-      Value* start = b_.CreateNSWAdd(base, b_.getInt64(static_cast<std::uint64_t>(round * kWarpThreads)));
-      Value* own = b_.CreateNSWAdd(start, b_.CreateZExt(lane, b_.getInt64Ty()));
+      starts.push_back(b_.CreateNSWAdd(base, b_.getInt64(static_cast<std::uint64_t>(round * kWarpThreads))));
+      Value* own = b_.CreateNSWAdd(starts.back(), b_.CreateZExt(lane, b_.getInt64Ty()));
       Value* there = b_.CreateICmpSLT(own, upper);
       environment_[along->var] = b_.CreateSelect(there, own, lower);  // a term that there is
       Value* number = b_.CreateNSWSub(chosen_place(op, *op.scattered, {}), lowest);
@@ -113,13 +108,12 @@ void BlockEmitter::look_for_terms(const BlockOp& op, const OpDim* along,
     }
     for (Value* each : found) votes.push_back(b_.CreateIntrinsic(llvm::Intrinsic::nvvm_vote_ballot_sync, {}, {all, each}));
     for (std::size_t round = 0; round < votes.size(); ++round) {
-      Value* start = b_.CreateNSWAdd(base, b_.getInt64(round * kWarpThreads));
       for_votes(votes[round], [&](const std::vector<Vote>& counted) {
         std::vector<FoundTerm> terms;
         for (const Vote& vote : counted) {
           Value* place = b_.CreateIntrinsic(llvm::Intrinsic::nvvm_shfl_sync_idx_i32, {},
                                             {all, numbers[round], vote.lane, b_.getInt32(kWarpThreads - 1)});
-          terms.push_back({vote.counts, b_.CreateNSWAdd(start, b_.CreateZExt(vote.lane, b_.getInt64Ty())),
+          terms.push_back({vote.counts, b_.CreateNSWAdd(starts[round], b_.CreateZExt(vote.lane, b_.getInt64Ty())),
                            b_.CreateNSWAdd(lowest, b_.CreateZExt(place, b_.getInt64Ty()))});
         }
         body(std::move(terms));

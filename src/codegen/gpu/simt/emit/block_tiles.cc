@@ -37,13 +37,18 @@ void BlockEmitter::emit_op(const BlockOp& op) {
   } else if (const std::set<int> shared = read_by_all_rows(*plan_, op); !shared.empty()) {
     emit_rows_at_once(op, shared);
   } else {
-    const bool to_registers = plan_->in_registers(op.op.write);
-    for_rows(op, false, [&](int slot, Value*, Value* row_ok) {
-      when(to_registers ? row_ok : both(row_ok, owner(op)),
-           [&] { for_columns(op, [&](int width, int column_slot) { emit_unit(op, width, {slot, column_slot}); }); });
-    });
+    for_own_elements(op, [&](int width, Slot slot) { emit_unit(op, width, slot); });
   }
   environment_ = outer;
+}
+
+/// Calls `body` for every row and vector of columns of the thread that it stores.
+void BlockEmitter::for_own_elements(const BlockOp& op, const std::function<void(int width, Slot slot)>& body) {
+  const bool to_registers = plan_->in_registers(op.op.write);
+  for_rows(op, false, [&](int slot, Value*, Value* row_ok) {
+    when(to_registers ? row_ok : both(row_ok, owner(op)),
+         [&] { for_columns(op, [&](int width, int column_slot) { body(width, {slot, column_slot}); }); });
+  });
 }
 
 /// Of the threads that hold the same element, the one that stores it; null when there is only one.

@@ -59,6 +59,17 @@ bool bounds_are_common(const TileOp& op, const OpDim& dim, const PickDim& along)
   });
 }
 
+/// Do bounds of a dim depend on this one?
+bool is_bound(const TileOp& op, const OpDim& dim) {
+  return std::any_of(op.dims.begin(), op.dims.end(),
+                     [&](const OpDim& other) { return other.lower.uses(dim.var) || other.upper.uses(dim.var); });
+}
+
+/// Is the expression the same along the dim, where all bounds are?
+bool is_same_along(const TileOp& op, const ScalarExpr& expr, const OpDim& dim) {
+  return is_common(op, expr, [&](const OpDim& other) { return &other == &dim; }) && !is_bound(op, dim);
+}
+
 bool is_reduced(const OpDim& dim) { return dim.reduced; }
 bool is_kept(const OpDim& dim) { return !dim.reduced; }
 bool is_any(const OpDim&) { return true; }
@@ -97,10 +108,7 @@ std::optional<ChosenTerm> sum_of_terms(const BlockPlan& plan, const BlockOp& op)
   if (!op.op.initialize && stored_where(op.op).defined()) return std::nullopt;
   return chosen_along(op, is_kept, [&](const ChosenTerm& term) {
     const OpDim& dim = op.op.dims[static_cast<std::size_t>(term.dim)];
-    const auto is_dim = [&](const OpDim& other) { return &other == &dim; };
-    const auto follows = [&](const OpDim& other) { return !bounds_are_common(op.op, other, is_dim); };
-    return is_common(op.op, term.place, is_dim) && bounds_are_common(op.op, dim, is_any) &&
-           std::none_of(op.op.dims.begin(), op.op.dims.end(), follows);
+    return is_same_along(op.op, term.place, dim) && bounds_are_common(op.op, dim, is_any);
   });
 }
 
@@ -109,13 +117,8 @@ std::optional<ChosenTerm> chosen_sum(const BlockPlan& plan, const BlockOp& op) {
   const auto found = sum_of_terms(plan, op);
   if (!found) return std::nullopt;
   for (std::size_t d = 0; d < op.op.dims.size(); ++d) {
-    const OpDim& dim = op.op.dims[d];
     if (op.roles[d] == DimRole::serial || static_cast<int>(d) == found->dim) continue;
-    const auto is_dim = [&](const OpDim& other) { return &other == &dim; };
-    const auto follows = [&](const OpDim& other) { return !bounds_are_common(op.op, other, is_dim); };
-    if (op.roles[d] == DimRole::row || !is_common(op.op, found->place, is_dim) ||
-        std::any_of(op.op.dims.begin(), op.op.dims.end(), follows))
-      return std::nullopt;
+    if (op.roles[d] == DimRole::row || !is_same_along(op.op, found->place, op.op.dims[d])) return std::nullopt;
   }
   return found;
 }

@@ -83,40 +83,29 @@ class ReductionProver {
   /// Terms that are left out are the neutral element: a condition of theirs compares the dim's index with a number that they have in common.
   void chosen() {
     const ChosenTerm& term = *op_.chosen;
-    const bool dims = term.dim >= 0 && term.dim < static_cast<int>(op_.op.dims.size()) && term.index >= 0 &&
-                      term.index < static_cast<int>(op_.op.indices.size());
     const bool alone = op_.column < 0 || !dim(op_.column).reduced;
-    if (!dims || !accumulates() || !alone || op_.divided >= 0 || op_.prefix || op_.op.guard.defined() || !op_.window.empty() ||
-        op_.roles[term.dim] != DimRole::serial || !dim(term.dim).reduced)
+    if (!is_of_op(term) || !accumulates() || !alone || op_.divided >= 0 || op_.prefix || op_.op.guard.defined() ||
+        !op_.window.empty() || op_.roles[term.dim] != DimRole::serial || !dim(term.dim).reduced)
       return proof_.fail("{}: a thread does not choose among its terms", name());
     const Affine place = affine_of(op_.op.indices[term.index]);
     for (const OpDim& each : op_.op.dims) {
       if (!each.reduced) continue;
-      const auto found = place.terms.find(each.var);
       const bool own = &each == &op_.op.dims[term.dim];
-      const bool moves = found != place.terms.end() && (found->second == 1 || found->second == -1);
-      if (own ? !moves : op_.op.indices[term.index].uses(each.var))
+      if (own ? !moves_by_one(place, each.var) : op_.op.indices[term.index].uses(each.var))
         return proof_.fail("{}: terms along {} have no places of their own", name(), each.var);
       if (dim(term.dim).lower.uses(each.var) || dim(term.dim).upper.uses(each.var))
         return proof_.fail("{}: its terms end where others say", name());
     }
-    if (std::any_of(place.terms.begin(), place.terms.end(), [](const auto& each) { return each.first.starts_with('['); }))
-      return proof_.fail("{}: several of its terms may have one place", name());
+    if (is_nonlinear(place)) return proof_.fail("{}: several of its terms may have one place", name());
     if (follows_terms(term.place)) return proof_.fail("{}: its terms do not agree which of them counts", name());
-    const ScalarExpr& value = op_.op.value;
-    const bool neutral = value.op() == ScalarOp::select &&
-                         value.args()[2].is_constant(neutral_element(*op_.op.reduction, op_.sum_type())) &&
-                         asks_for(value.args()[0], term);
-    if (!neutral) proof_.fail("{}: terms that are left out may count", name());
+    leaves_out_neutral(term);
   }
 
   /// A term belongs to one sum, or to none, along a dim whose sums are one thread's each: that of all dims alike which has the element by the
   /// layout, in memory. Terms of others are the neutral element there.
   void scattered() {
     const ChosenTerm& term = *op_.scattered;
-    const bool dims = term.dim >= 0 && term.dim < static_cast<int>(op_.op.dims.size()) && term.index >= 0 &&
-                      term.index < static_cast<int>(op_.op.indices.size());
-    if (!dims || !accumulates() || op_.chosen || op_.reduces_columns() || op_.divided >= 0 || op_.prefix ||
+    if (!is_of_op(term) || !accumulates() || op_.chosen || op_.reduces_columns() || op_.divided >= 0 || op_.prefix ||
         op_.op.guard.defined() || !op_.window.empty() || dim(term.dim).reduced || proof_.plan.cluster > 1)
       return proof_.fail("{}: a thread does not look for the terms of its sums", name());
     const bool of_rows = op_.roles[term.dim] == DimRole::row;
@@ -124,10 +113,7 @@ class ReductionProver {
       return proof_.fail("{}: a thread cannot tell which sums along {} are its own", name(), dim(term.dim).var);
     const OpDim& own = op_.op.dims[term.dim];
     const Affine place = affine_of(op_.op.indices[term.index]);
-    const auto found = place.terms.find(own.var);
-    if (found == place.terms.end() || (found->second != 1 && found->second != -1) ||
-        std::any_of(place.terms.begin(), place.terms.end(), [](const auto& each) { return each.first.starts_with('['); }))
-      return proof_.fail("{}: several sums may have one place", name());
+    if (!moves_by_one(place, own.var) || is_nonlinear(place)) return proof_.fail("{}: several sums may have one place", name());
     for (const OpDim& each : op_.op.dims) {
       if (&each == &own) continue;
       if (!each.reduced && op_.op.indices[term.index].uses(each.var))
@@ -148,6 +134,24 @@ class ReductionProver {
       return proof_.fail("{}: registers have no places that data says", name());
     if (proof_.plan.buffer(op_.op.write.buffer).type != op_.sum_type())
       return proof_.fail("{}: its sums are rounded at each term", name());
+    leaves_out_neutral(term);
+  }
+
+  bool is_of_op(const ChosenTerm& term) const {
+    return term.dim >= 0 && term.dim < static_cast<int>(op_.op.dims.size()) && term.index >= 0 &&
+           term.index < static_cast<int>(op_.op.indices.size());
+  }
+
+  static bool moves_by_one(const Affine& place, const std::string& var) {
+    const auto found = place.terms.find(var);
+    return found != place.terms.end() && (found->second == 1 || found->second == -1);
+  }
+
+  static bool is_nonlinear(const Affine& place) {
+    return std::any_of(place.terms.begin(), place.terms.end(), [](const auto& each) { return each.first.starts_with('['); });
+  }
+
+  void leaves_out_neutral(const ChosenTerm& term) {
     const ScalarExpr& value = op_.op.value;
     const bool neutral = value.op() == ScalarOp::select &&
                          value.args()[2].is_constant(neutral_element(*op_.op.reduction, op_.sum_type())) &&
