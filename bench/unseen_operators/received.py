@@ -124,7 +124,7 @@ t, v, v2 = indices(t=texts, v=words, v2=words)
 def watermarked_scores(logit: bf16[texts, words], before: i32[texts]):
     """A watermark: half of all words are green, by a hash of them and the word before; they are made likelier. And how likely they are together."""
     mixed = (before[t] * 40503 + nestor.cast(i32, v)) * 73244475
-    mixed = ((mixed >> 16) ^ mixed) * 73244475
+    mixed = ((nestor.shift_right_logical(mixed, 16)) ^ mixed) * 73244475
     green = define("green", (t, v), (mixed >> 13) & 1)
     raised = define("raised", (t, v), logit[t, v] + 2 * nestor.cast(f32, green[t, v]))
     top = define("top", t, nestor.max(raised[t, v], over=v))

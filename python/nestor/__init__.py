@@ -19,12 +19,16 @@ from .nests.affine import NotAffine
 from .nests.author import nest
 from .nests.definitions import Index, Scalar, Size, Tensor, bf16, boolean, define, f16, f32, i32, i64, indices
 from .nests.evaluate import evaluate
+from .nests.functions import (atan2, ceil, clamp, gelu, pow, relu, round, shift_right_logical, sign, silu, softplus, tan)
 from .nests.model import Nest
-from .nests.reductions import max, mean, min, prod, sum
+from .nests.other_names import instead_of as _instead_of
+from .nests.reductions import argmax, argmin, max, mean, min, prod, sum
 from .nests.steps import steps
 from .nests.values import (absolute, atan, cast, cos, erf, exp, exp2, expm1, floor, log, log1p, maximum, minimum,
                            mul_high_unsigned, rsqrt, select, sigmoid, sin, sqrt, tanh)
 from .tuning import Measurement, Tuning, Verification, bench, kernel, show, tune, verify
+
+where = select
 
 __all__ = [
     "DeviceError", "Error", "Index", "InternalError", "Kernel", "Library", "Measurement", "Nest", "NotAffine", "NotFound",
@@ -32,3 +36,8 @@ __all__ = [
     "f32", "i32", "i64", "indices", "kernel", "nest", "show", "steps", "tune", "verify"
 ]
 __version__ = "0.1.0"
+
+
+def __getattr__(name):
+    remedy = "" if name.startswith("_") else f": {_instead_of(name)}"
+    raise AttributeError(f"module 'nestor' has no attribute '{name}'{remedy}")

@@ -2,10 +2,12 @@
 
 import ctypes
 import json
+import re
 import threading
 
 from . import capi
 from .errors import UserError
+from .extents import read_extent, sizes_told
 from .tensors import Layout, current_torch_stream, read_functions, reader_of, stream_handle
 
 _MAX_KERNELS = 4096  # answers that a library remembers; then it starts afresh
@@ -199,7 +201,7 @@ class Kernel:
         plan.stream_slot.value = plan.current_stream() if stream is None else stream_handle(stream)
         status = plan.launch(*plan.arguments)
         if status:
-            capi.check(self._c, status)
+            self._refuse(status)
         pool.append(plan)
 
     def __repr__(self):
@@ -216,6 +218,9 @@ class Kernel:
         for name, value in named.items():
             if name in self._scalars:
                 scalars[name] = value
+            elif name in self.info["sizes"]:
+                raise UserError(f"{self._title()}: {name} is a size: give it as sizes={{\"{name}\": {value!r:.100}}}, where no "
+                                "shape says it")
             elif name in placed or name not in self.tensors:
                 why = "is given twice" if name in placed else "is no argument"
                 raise UserError(f"{self._title()}: \"{name}\" {why}; tensors: {', '.join(self.tensors)}; scalars: "
@@ -226,6 +231,15 @@ class Kernel:
         if missing:
             raise UserError(f"{self._title()}: missing tensors: {', '.join(missing)}")
         return tuple(placed[name] for name in self.tensors) + tensors[len(self.tensors):], scalars
+
+    def _refuse(self, status):
+        try:
+            capi.check(self._c, status)
+        except UserError as error:
+            missing = re.search(r'size "(\w+)" is missing', str(error))
+            if missing is None:
+                raise
+            raise UserError(f'{error}; no shape says it: give it as sizes={{"{missing[1]}": ...}}') from None
 
     def _title(self):
         return f"{self.op} ({self.variant})"
@@ -260,10 +274,6 @@ class Kernel:
                             f"{' x '.join(map(str, layout.shape)) or 'a single element'}")
 
     def _sizes(self, specs, layouts, given):
-        """Sizes from the shapes that name them, where they are not given."""
-        sizes = {}
-        for spec, layout in zip(specs, layouts):
-            for text, extent in zip(spec["shape"], layout.shape):
-                if text in self.info["sizes"]:
-                    sizes.setdefault(text, extent)
-        return {**sizes, **given}
+        """Sizes from the shapes that tell them, where they are not given."""
+        extents = [read_extent(text) for spec in specs for text in spec["shape"]]
+        return sizes_told(extents, [extent for layout in layouts for extent in layout.shape], given)

@@ -8,6 +8,7 @@ import warnings
 
 from . import capi, program
 from .errors import NotFound, UserError
+from .extents import read_extent, told_by
 from .library import Library
 from .nests.hints import with_remedy
 from .nests.model import Nest
@@ -117,7 +118,8 @@ class Tuning:
         return self.kernel(*tensors, **{**named, "sizes": {**self._untold(), **(named.get("sizes") or {})}})
 
     def _untold(self):
-        told = {extent for tensor in self.kernel.info["tensors"] for extent in tensor["shape"]}
+        extents = [read_extent(text) for tensor in self.kernel.info["tensors"] for text in tensor["shape"]]
+        told = {name for _, name in told_by(extents)}
         return {name: self.sizes[name] for name in self.kernel.info["sizes"] if name in self.sizes and name not in told}
 
     @property

@@ -29,6 +29,13 @@ def i32(*shape):
 
 X, Y, ROW, POSITIVE = t(3, 4, 6), t(3, 4, 6, seed=1), t(6), t(3, 4, 6, low=0.25)
 M, K, W = t(4, 6), t(6, 5), t(5, 6, seed=2)
+NAN, INF = float("nan"), float("inf")
+WORDS = torch.tensor([[7, -7, 8, -8, 3], [0, 1, -1, 2**31 - 1, -2**31], [101, 117, 203, 70001, -46341], [2, -3, 6, 12, 99]],
+                     dtype=torch.int32)  #: near the ends of 32 bits, too
+WIDE = torch.tensor([[3, -4, 2**40, -2**40], [2**32 + 5, -2**32, 2, 2**31]])  #: what 32 bits do not hold
+ENDS = torch.tensor([[710.0, -710.0, 89.0], [41.0, -41.0, 39.0]])  #: where exponentials leave float64, not so halves
+HIDING = torch.zeros(5, 7)  #: a mask that hides rows, as -inf and as the least number do
+HIDING[1], HIDING[2], HIDING[3, 2:], HIDING[4, :3] = -INF, torch.finfo(torch.float32).min, -INF, torch.finfo(torch.float32).min
 Q, KEY, VALUE = t(2, 4, 5, 8), t(2, 4, 7, 8, seed=1), t(2, 4, 7, 8, seed=2)
 
 
@@ -41,14 +48,19 @@ def under(*dims):
 def _pointwise():
     named = {}
     for name in ("abs", "exp", "exp2", "tanh", "erf", "neg", "floor", "ceil", "sigmoid", "square", "relu", "silu", "trunc",
-                 "mish", "erfc", "log_sigmoid", "hardsigmoid", "hardswish", "sinh", "cosh", "frac", "relu6", "sign", "gelu",
+                 "mish", "log_sigmoid", "hardsigmoid", "hardswish", "sinh", "cosh", "frac", "relu6", "sign", "gelu",
                  "softplus", "leaky_relu", "elu", "hardtanh", "deg2rad", "isnan", "isinf", "sin", "cos", "tan", "atan",
                  "expm1"):
         op = getattr(A, name).default
         named[f"aten.{name}.default"] = [(lambda x, op=op: op(x), [X * 3])]
-    for name in ("log", "sqrt", "rsqrt", "reciprocal", "log2", "log10", "log1p"):
+    for name in ("log", "sqrt", "rsqrt", "reciprocal", "log1p"):
         op = getattr(A, name).default
         named[f"aten.{name}.default"] = [(lambda x, op=op: op(x), [POSITIVE])]
+    for name in ("sinh", "cosh"):
+        op = getattr(A, name).default
+        named[f"aten.{name}.default"] += [(lambda x, op=op: op(x * 1e-13) * 1e13, [X]),
+                                          (lambda x, op=op: op(x).abs().log(), [ENDS])]
+    named["aten.sign.default"].append((lambda x: A.sign.default(x), [torch.tensor([[NAN, -0.0, 2.0], [-3.0, NAN, -INF]])]))
     named["aten.gelu.default"].append((lambda x: A.gelu.default(x, approximate="tanh"), [X]))
     for name in ("eq", "ne", "lt", "le", "gt", "ge"):
         tensor, scalar = getattr(A, name).Tensor, getattr(A, name).Scalar
@@ -72,7 +84,9 @@ def _pointwise():
         bits, scalar = getattr(A, f"bitwise_{name}").Tensor, getattr(A, f"bitwise_{name}").Scalar
         named[f"aten.bitwise_{name}.Tensor"] = [(lambda x, y, op=bits: op(x, y), [i32(3, 4), i32(4)]),
                                                 (lambda x, op=bits: op(x > 0, x < 1), [X])]
-        named[f"aten.bitwise_{name}.Scalar"] = [(lambda x, op=scalar: op(x, 5), [i32(3, 4)])]
+        named[f"aten.bitwise_{name}.Tensor"].append((lambda x, y, op=bits: op(x > 0, y), [t(3, 4), i32(4)]))
+        named[f"aten.bitwise_{name}.Scalar"] = [(lambda x, op=scalar: op(x, 5), [i32(3, 4)]),
+                                                (lambda x, op=scalar: op(x > 0, 1).float(), [X])]
     named["aten.logical_not.default"] = [(lambda x: A.logical_not.default(x > 0), [X])]
     named["aten.bitwise_not.default"] = [(lambda x: A.bitwise_not.default(x > 0), [X]),
                                          (lambda x: A.bitwise_not.default(x), [i32(3, 4)])]
@@ -80,21 +94,27 @@ def _pointwise():
 
 
 CASES = _pointwise() | {
-    "aten.pow.Tensor_Scalar": [(lambda x, p=p: A.pow.Tensor_Scalar(x, p), [POSITIVE]) for p in (1, 2, 3, -1, 0.5, -0.5, 1.7)],
+    "aten.pow.Tensor_Scalar": [(lambda x, p=p: A.pow.Tensor_Scalar(x, p), [POSITIVE]) for p in (1, 2, 3, -1, 0.5, -0.5, 1.7)] +
+    [(lambda x, p=p: A.pow.Tensor_Scalar(x, p), [WORDS]) for p in (0, 1, 2, 4, 7)] +
+    [(lambda x: A.pow.Tensor_Scalar(x, 2.0), [WORDS])],
     "aten.pow.Tensor_Tensor": [(lambda x, y: A.pow.Tensor_Tensor(x, y), [POSITIVE, Y])],
     "aten.pow.Scalar": [(lambda y: A.pow.Scalar(2.0, y), [Y])],
     "aten.div.Tensor_mode": [(lambda x, y, m=m: A.div.Tensor_mode(x, y, rounding_mode=m), [X * 5, POSITIVE])
-                             for m in ("floor", "trunc", N)] +
+                             for m in ("trunc", N)] +
     [(lambda x: x + A.div.Tensor_mode(torch.arange(6) - 3, torch.ones(6, dtype=torch.int64) * 2, rounding_mode="floor"), [X])],
     "aten.div.Scalar_mode": [(lambda x, m=m: A.div.Scalar_mode(x, 4, rounding_mode=m), [i32(3, 4)])
-                             for m in ("floor", "trunc")],
+                             for m in ("floor", "trunc", N)] +
+    [(lambda x, d=d: A.div.Scalar_mode(x, d, rounding_mode="trunc"), [WORDS]) for d in (3, -3, 1, -7)] +
+    [(lambda x: x + A.div.Scalar_mode(torch.arange(6) - 3, -2, rounding_mode="trunc"), [X])],
     "aten.floor_divide.default": [(lambda x: x + A.floor_divide.default(torch.arange(6),
                                                                         torch.ones(6, dtype=torch.int64) * 2), [X])],
     "aten.floor_divide.Scalar": [(lambda x: x + A.floor_divide.Scalar(torch.arange(6), 4), [X])],
-    "aten.remainder.Scalar": [(lambda x: A.remainder.Scalar(x, 1.5), [X]),
+    "aten.remainder.Scalar": [(lambda x: A.remainder.Scalar(x, -3), [WORDS]),
                               (lambda x: x + A.remainder.Scalar(torch.arange(6), 4), [X])],
-    "aten.remainder.Tensor": [(lambda x, y: A.remainder.Tensor(x, y), [X, POSITIVE])],
-    "aten.clamp.default": [(lambda x: A.clamp.default(x, -0.5, 0.5), [X]), (lambda x: A.clamp.default(x, N, 0.5), [X])],
+    "aten.remainder.Tensor": [(lambda x, y: A.remainder.Tensor(x, y), [WORDS, i32(4, 5).abs() + 1])],
+    "aten.clamp.default": [(lambda x, m: x * A.clamp.default(m, -3, 4), [t(2, 4), WIDE]),
+                           (lambda x: A.clamp.default(x, -2**40, 2**33), [X]),
+                           (lambda x: A.clamp.default(x, -0.5, 0.5), [X]), (lambda x: A.clamp.default(x, N, 0.5), [X])],
     "aten.clamp.Tensor": [(lambda x, y: A.clamp.Tensor(x, y), [X, Y])],
     "aten.clip.default": [(lambda x: A.clip.default(x, -0.5), [X])],
     "aten.clamp_min.default": [(lambda x: A.clamp_min.default(x, 0.25), [X])],
@@ -105,6 +125,8 @@ CASES = _pointwise() | {
                         (lambda x, y: A.where.self(x > 0, x, y), [X, Y]),
                         (lambda m, x, y: A.where.self(m, x, y), [flags(4, 6), X, Y]),
                         (lambda m, x, y: A.where.self(m != 0, x, y), [i64(6, least=-1), X, Y]),
+                        (lambda m, x: A.where.self(torch.logical_and(m < 5, m > -2**31 + 1), x, -x), [WIDE, t(2, 4)]),
+                        (lambda m, x: A.where.self(torch.arange(4) < m, x, -x), [WIDE, t(2, 4)]),
                         (lambda m, x, y: A.where.self(m, x, y), [torch.zeros(4, 1, dtype=torch.bool), X, Y])],
     "aten.where.Scalar": [(lambda x: x + A.where.Scalar(under(4, 6), 1.0, 2.0), [X])],
     "aten.where.ScalarSelf": [(lambda x: A.where.ScalarSelf(under(4, 6), 1.5, x), [X])],
@@ -119,7 +141,8 @@ CASES = _pointwise() | {
     "aten._to_copy.default": [(lambda x: A._to_copy.default(torch.arange(6), dtype=torch.float32) * x, [X]),
                               (lambda x: A._to_copy.default(x * 3, dtype=torch.int32), [X]),
                               (lambda x: A._to_copy.default(x > 0, dtype=torch.float32), [X]),
-                              (lambda x, m: x * A._to_copy.default(m, dtype=torch.float32), [X, i64(4, 6)]),
+                              (lambda x: x * A._to_copy.default(x > 0, dtype=torch.uint8).int(), [X]),
+                              (lambda x: x * A._to_copy.default(x.clamp(-9.5, 9), dtype=torch.int64), [X * 9]),
                               (lambda x, m: x * A._to_copy.default(m, dtype=torch.bool), [X, i64(4, 6)]),
                               (lambda x, m: x * A._to_copy.default(m, dtype=torch.float32), [X, flags(4, 6)])],
     "aten.to.dtype": [(lambda x: A.to.dtype(x * 3, torch.int32), [X])],
@@ -191,7 +214,8 @@ CASES = _pointwise() | {
     "aten.roll.default": [(lambda x: A.roll.default(x, [2, -1], [2, 0]), [X])],
     "aten.unfold.default": [(lambda x: A.unfold.default(x, 2, 3, 2), [X])],
     # what follows from indices
-    "aten.full.default": [(lambda x: x * A.full.default([4, 6], 2.5), [X])],
+    "aten.full.default": [(lambda x: x * A.full.default([4, 6], 2.5), [X]),
+                          (lambda x: x * A.full.default([6], 3_000_000_000, dtype=torch.float32), [X])],
     "aten.new_full.default": [(lambda x: x * A.new_full.default(x, [4, 6], 2.5), [X])],
     "aten.full_like.default": [(lambda x: x * A.full_like.default(x, 0.5), [X])],
     "aten.scalar_tensor.default": [(lambda x: x * A.scalar_tensor.default(0.5), [X])],
@@ -212,9 +236,10 @@ CASES = _pointwise() | {
     "aten.tril.default": [(lambda x: A.tril.default(x, 1), [X]), (lambda x: x * A.tril.default(A.ones.default([4, 6])), [X])],
     "aten.triu.default": [(lambda x: A.triu.default(x, -1), [X]), (lambda x: x * A.triu.default(under(4, 6), 1), [X])],
     # reductions
-    "aten.sum.default": [(lambda x: A.sum.default(x), [X])],
+    "aten.sum.default": [(lambda x: A.sum.default(x), [X]), (lambda x: x / A.sum.default(torch.arange(6)), [X])],
     "aten.sum.dim_IntList": [(lambda x: A.sum.dim_IntList(x, [0, -1], True), [X]),
-                             (lambda x: A.sum.dim_IntList(x, [1], dtype=torch.int32), [i32(3, 4)])],
+                             (lambda x: A.sum.dim_IntList(x, [1], dtype=torch.int32), [i32(3, 4)]),
+                             (lambda x: A.sum.dim_IntList(x, [0]), [t()])],
     "aten.mean.default": [(lambda x: A.mean.default(x), [X])],
     "aten.mean.dim": [(lambda x: A.mean.dim(x, [1]), [X])],
     "aten.amax.default": [(lambda x: A.amax.default(x, [-1], True), [X])],
@@ -232,7 +257,7 @@ CASES = _pointwise() | {
     "aten.all.default": [(lambda x: A.all.default(x > -9), [X])],
     "aten.all.dim": [(lambda x: A.all.dim(x < 1, 1, True), [X])],
     "aten.all.dims": [(lambda x: A.all.dims(x < 1, [1]), [X])],
-    "aten.var.correction": [(lambda x, c=c: A.var.correction(x, [1], correction=c), [X]) for c in (0, 1)],
+    "aten.var.correction": [(lambda x, c=c: A.var.correction(x, [1], correction=c), [X]) for c in (0, 1, 2.5, 4, 7)],
     "aten.std.correction": [(lambda x: A.std.correction(x, [-1], keepdim=True), [X])],
     "aten.var_mean.correction": [(lambda x: sum(A.var_mean.correction(x, [2], correction=0)), [X])],
     "aten.linalg_vector_norm.default": [(lambda x, o=o: A.linalg_vector_norm.default(x, o, [-1]), [X])
@@ -241,7 +266,8 @@ CASES = _pointwise() | {
     "aten.cumsum.default": [(lambda x: A.cumsum.default(x * 2, 1), [X]),
                             (lambda x: x + A.cumsum.default(torch.ones(4, 6, dtype=torch.int64), 0), [X]),
                             (lambda x: x + A.cumsum.default(torch.full((6,), 0.5), 0), [X]),
-                            (lambda x: x + A.cumsum.default(torch.ones(6, dtype=torch.bool), 0), [X])],
+                            (lambda x: x + A.cumsum.default(torch.ones(6, dtype=torch.bool), 0), [X]),
+                            (lambda x: A.cumsum.default(x, 0), [t()])],
     "aten.cumprod.default": [(lambda x: A.cumprod.default(x, -1), [X])],
     # products
     "aten.mm.default": [(lambda x, y: A.mm.default(x, y), [M, K])],
@@ -263,7 +289,7 @@ CASES = _pointwise() | {
     "aten.einsum.default": [(lambda x, y: A.einsum.default("bij, bkj -> ikb", [x, y]), [X, t(3, 5, 6)])],
     # definitions
     "aten._softmax.default": [(lambda x: A._softmax.default(x * 2, 1, False), [X])],
-    "aten.softmax.int": [(lambda x: A.softmax.int(x, -1), [X])],
+    "aten.softmax.int": [(lambda x: A.softmax.int(x, -1), [X]), (lambda x: A.softmax.int(x, 0), [t()])],
     "aten._safe_softmax.default": [
         (lambda x: A._safe_softmax.default(A.where.ScalarOther(torch.arange(4)[:, None] > 1, x, float("-inf")), -1), [X])
     ],
@@ -297,6 +323,11 @@ CASES = _pointwise() | {
         (lambda q, k, v: A.scaled_dot_product_attention.default(q, k, v), [Q, KEY, VALUE]),
         (lambda q, k, v: A.scaled_dot_product_attention.default(q, k, v, is_causal=True, scale=0.5), [Q, KEY, VALUE]),
         (lambda q, k, v, m: A.scaled_dot_product_attention.default(q, k, v, m), [Q, KEY, VALUE, t(4, 5, 7)]),
+        (lambda q, k, v, m: A.scaled_dot_product_attention.default(q, k, v, m), [Q, KEY, VALUE, HIDING]),
+        (lambda q, k, v, m: A.scaled_dot_product_attention.default(q, k, v, m), [Q, KEY, VALUE, torch.full((5, 7), -1e33)]),
+        (lambda q, k, v: A.scaled_dot_product_attention.default(
+            q, k, v, torch.where(torch.arange(7)[None] < torch.arange(5)[:, None], 0.0, torch.finfo(torch.float32).min)),
+         [Q, KEY, VALUE]),
         (lambda q, k, v: A.scaled_dot_product_attention.default(q, k, v, under(5, 7)), [Q, KEY, VALUE]),
         (lambda q, k, v: A.scaled_dot_product_attention.default(q, k, v,
                                                                 torch.arange(7)[None] < torch.arange(5)[:, None]),
@@ -307,7 +338,8 @@ CASES = _pointwise() | {
     "aten._scaled_dot_product_flash_attention_for_cpu.default": [
         (lambda q, k, v, n=n, c=c: A._scaled_dot_product_flash_attention_for_cpu.default(q, k, v, 0.0, c)[n], [Q, KEY, VALUE])
         for n in range(2) for c in (False, True)
-    ],
+    ] + [(lambda q, k, v, m, n=n: A._scaled_dot_product_flash_attention_for_cpu.default(q, k, v, attn_mask=m)[n],
+          [Q, KEY, VALUE, HIDING]) for n in range(2)],
     "aten._scaled_dot_product_flash_attention.default": [
         (lambda q, k, v: A._scaled_dot_product_flash_attention.default(q, k, v, 0.0, True)[0], [Q, KEY, VALUE])
     ],
@@ -329,6 +361,44 @@ CASES = _pointwise() | {
         (lambda x, seed: x * (torch.ops.prims.inductor_random.default([6, 1], seed, "rand") > 0.5), [t(6, 5), torch.tensor(3)])
     ],
 }
+
+
+def _floats(function):
+    return lambda *inputs: function(*inputs).float()
+
+
+# What no nest says exactly: (op, function, inputs). PyTorch computes the op.
+REFUSED = [
+    ("aten.remainder.Scalar", lambda x: x % 0.1, [X]),
+    ("aten.remainder.Tensor", lambda x, y: torch.remainder(x, y), [X, POSITIVE]),
+    ("aten.div.Tensor_mode", lambda x, y: torch.div(x, y, rounding_mode="floor"), [X, POSITIVE]),
+    ("aten.div.Tensor_mode", lambda x, y: torch.div(x, y, rounding_mode="trunc"), [i32(3, 4), i32(3, 4).abs() + 1]),
+    ("aten.div.Scalar_mode", lambda x: A.div.Scalar_mode(x, -2**31, rounding_mode="trunc"), [i32(3, 4)]),
+    ("aten.log2.default", lambda x: x.log2().floor(), [POSITIVE]),
+    ("aten.log10.default", lambda x: x.log10().floor(), [POSITIVE]),
+    ("aten.erfc.default", torch.erfc, [X]),
+    ("aten.pow.Tensor_Scalar", lambda x: x**9, [i32(3, 4)]),
+    ("aten.pow.Scalar", lambda x: 3**x, [i32(3, 4).abs()]),
+    ("aten.pow.Tensor_Tensor", torch.pow, [i32(3, 4), i32(4).abs()]),
+    ("aten._to_copy.default", _floats(lambda x: x.to(torch.uint8)), [i32(3, 4)]),
+    ("aten._to_copy.default", _floats(lambda x: x.to(torch.int8)), [X]),
+    ("aten._to_copy.default", lambda x: x + (torch.arange(6) * 100).to(torch.uint8), [X]),
+    ("aten._to_copy.default", _floats(lambda x: x.to(torch.int64)), [X]),
+    ("aten._to_copy.default", lambda m: m.float(), [i64(4, 6)]),
+    ("aten._to_copy.default", lambda m: m.to(torch.int32), [i64(4, 6)]),
+    ("aten._to_copy.default", lambda m: m.clamp(max=5).to(torch.int32), [i64(4, 6)]),
+    ("aten.mul.Tensor", lambda x: x + (torch.arange(70000)[-6:] * 70000).float(), [X]),
+    ("aten.ne.Tensor", lambda d: d[:, None] != d[None], [i64(6)]),
+    ("aten.lt.Tensor", lambda d, x: d < x, [i64(6), i32(6)]),
+    ("aten.eq.Scalar", lambda d: d == 2**31 - 1, [i64(6)]),
+    ("aten.lt.Scalar", lambda d: d < 2**40, [i64(6)]),
+    ("aten.sum.dim_IntList", lambda d: d.sum(-1, dtype=torch.float32), [i64(4, 6)]),
+    ("aten.amax.default", _floats(lambda d: d.amax(-1)), [i64(4, 6)]),
+    ("aten.div.Tensor", lambda x, n: x / n, [X, torch.tensor(3)]),
+    ("aten.sum.default", lambda x: x / torch.arange(70000).sum(), [X]),
+    ("aten.any.dims", lambda x: A.any.dims(x > 0, []), [X]),
+    ("aten.all.dims", lambda x: A.all.dims(x > 0, []), [X]),
+]
 
 
 def _attention(*operands, **options):

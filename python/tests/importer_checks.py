@@ -61,7 +61,8 @@ def symbols_of(graph, inputs):
     """The values of a graph's symbols, from its inputs."""
     values = {}
     for node, tensor in zip((node for node in graph.nodes if node.op == "placeholder"), inputs):
-        for extent, actual in zip(getattr(node.meta.get("val"), "shape", ()), getattr(tensor, "shape", ())):
+        value = node.meta.get("val")
+        for extent, actual in zip(getattr(value, "shape", (value,)), getattr(tensor, "shape", (tensor,))):
             if isinstance(extent, torch.SymInt) and extent.node.expr.is_Symbol:
                 values[str(extent.node.expr)] = actual
     return values

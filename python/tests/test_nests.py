@@ -12,9 +12,10 @@ from support import PROGRAM, needs_program, numpy
 
 import nestor
 from nestor import Size, define, f32, indices
+from nestor.extents import read_extent, sizes_told
 from nestor.nests.affine import Affine, both, either
-from nestor.nests.definitions import least_of
 from nestor.nests.isl_text import pieces
+from nestor.nests.ranges import least_of, most_of
 from nestor.nests.values import Value, as_value, from_affine
 
 if numpy:
@@ -127,6 +128,48 @@ class AffineTest(unittest.TestCase):
         for text in ("{ S[i] : exists (e : i = 2e) }", "{ S[i] ", "{ S[i] : i }", "{ S[i] -> T[i @ 2] }", "{ S[i + 1] -> T[i] }"):
             with self.assertRaisesRegex(nestor.UserError, r"\{ S\[i"):
                 pieces(text)
+
+
+class RangeTest(unittest.TestCase):
+    def test_bounds_hold_at_all_points_and_are_met_by_remainders(self):
+        (place,) = indices(place=width)
+        for form, least, most in ((4 * (place % 8), 0, 28), (16 * (place % 2) + 4 * (place % 8 // 2), 0, 28), (31 - place % 32,
+                                                                                                               0, 31),
+                                  (place % 3 - place % 2, -1, 2), (place // 2, 0, math.inf)):
+            with self.subTest(str(form)):
+                form = form.affine
+                self.assertEqual((least_of(form), most_of(form)), (least, most))
+                values = [form.value({"place": each}) for each in range(96)]
+                self.assertEqual(min(values), least)
+                self.assertLessEqual(max(values), most)
+
+
+class ExtentTest(unittest.TestCase):
+    def told(self, texts, values, known=()):
+        return sizes_told([read_extent(text) for text in texts], values, dict(known))
+
+    def test_extents_are_read_as_sums_of_multiples(self):
+        for text, coefficients, constant in (("length", {"length": 1}, 0), ("2*length + 1", {"length": 2}, 1), ("12", {}, 12),
+                                             ("length - 1", {"length": 1}, -1), ("-2*n + m", {"n": -2, "m": 1}, 0),
+                                             ("n + m - n", {"m": 1}, 0)):
+            self.assertEqual(read_extent(text), (coefficients, constant), text)
+        for text in ("(n + 1) / 2", "n*m", "floor(n/2)"):
+            self.assertIsNone(read_extent(text), text)
+
+    def test_sizes_follow_from_extents(self):
+        self.assertEqual(self.told(["n"], [5]), {"n": 5})
+        self.assertEqual(self.told(["2*n"], [10]), {"n": 5})
+        self.assertEqual(self.told(["n + 2"], [7]), {"n": 5})
+        self.assertEqual(self.told(["n + m"], [7], {"m": 3}), {"n": 4, "m": 3})
+        self.assertEqual(self.told(["n + m", "m"], [7, 3]), {"n": 4, "m": 3})  # whichever comes first
+        self.assertEqual(self.told(["n + m"], [7]), {})
+        self.assertEqual(self.told(["(n + 1) / 2"], [7]), {})
+
+    def test_a_size_by_itself_is_believed_first(self):
+        self.assertEqual(self.told(["2*n", "n"], [11, 5]), {"n": 5})  # who checks the shapes says that 11 should be 10
+        self.assertEqual(self.told(["n", "n"], [5, 6]), {"n": 5})
+        self.assertEqual(self.told(["2*n"], [11]), {"n": 5})
+        self.assertEqual(self.told(["n"], [6], {"n": 5}), {"n": 5})  # what is given stays
 
 
 class AuthorTest(unittest.TestCase):
@@ -289,7 +332,7 @@ class AuthorTest(unittest.TestCase):
                                ("x is a tensor of 2 indices: read its elements", lambda: x * x[i, c]),
                                ("has no truth value while the nest is written", lambda: x[i, c] if x[i, c] > 0 else 0),
                                ("a condition is no number", lambda: (x[i, c] > 0) + 1),
-                               ("affine in indices and sizes; of data, use nestor.select",
+                               ("affine in indices and sizes, .*: of data, use nestor.select",
                                 lambda: nestor.sum(x[i, k], over=k, where=x[i, k] > 0)),
                                ("is no integer that is affine", lambda: x[i, 1.5]),
                                ("bit_xor works on i32", lambda: x[i, c] ^ x[i, c]),
@@ -401,7 +444,8 @@ class EvaluateTest(unittest.TestCase):
         @nestor.nest
         def edges(number: nestor.i32[rows]):
             return (define("product", i, number[i] * number[i]), define("quotient", i, number[i] // 3),
-                    define("high", i, nestor.mul_high_unsigned(number[i], number[i])), define("bits", i, (number[i] >> 4) ^ 5),
+                    define("high", i, nestor.mul_high_unsigned(number[i], number[i])),
+                    define("bits", i, nestor.shift_right_logical(number[i], 4) ^ 5),
                     define("none", (), nestor.min(number[i], over=i, where=i < 0)))
 
         values = numpy.array([-2**31, -7, 7, 2**31 - 1, 65537], "int32")
@@ -415,12 +459,20 @@ class EvaluateTest(unittest.TestCase):
 
     def test_bad_inputs(self):
         nest = own_operators.swiglu
-        for tensors, message in (({}, "no shape says what the size rows is"),
-                                 ({"x": numpy.zeros((4, 7))}, "no shape says what the size width is")):
+        for tensors, message in (({}, r'no shape says what the size rows is: give it, as sizes=\{"rows": ...\}'),
+                                 ({"x": numpy.zeros((4, 7))}, r"x must have the shape \(4, 6\), not \(4, 7\)"),
+                                 ({"X": numpy.zeros((4, 8))}, "swiglu: X is no input; the inputs are x")):
             with self.assertRaisesRegex(nestor.UserError, message):
                 nestor.evaluate(nest, tensors)
         with self.assertRaisesRegex(nestor.UserError, r"x must have the shape \(4, 8\), not \(4, 7\)"):
             nestor.evaluate(nest, {"x": numpy.zeros((4, 7))}, {"width": 4})
+
+        class Narrow:  # as bf16 of PyTorch
+            def __array__(self, *_, **__):
+                raise TypeError("Got unsupported ScalarType BFloat16")
+
+        with self.assertRaisesRegex(nestor.UserError, r"numpy does not take the input x .*BFloat16.* tensor.float\(\)"):
+            nestor.evaluate(nest, {"x": Narrow()})
         with self.assertRaisesRegex(nestor.UserError, "the input x is missing"):
             nestor.evaluate(nest, {}, {"rows": 2, "width": 4})
 

@@ -418,6 +418,61 @@ class BackgroundTest(CompileTest):
         self.assertEqual([(len(report.taken), report.pending) for report in self.reports], [(0, 1), (1, 0)])
         self.assertClose(compiled(*inputs), attend(*inputs))
 
+    def test_gradients_while_kernels_are_awaited(self):
+        x = torch.randn(4, 6, requires_grad=True)
+        with mock.patch.object(background, "Worker", QuickWorker):
+            compiled = self.compiled(lambda x: (x * 2).softmax(-1), tune="background")
+            found, = torch.autograd.grad(compiled(x).square().sum(), x)
+            background.wait()
+        self.assertIn(1, [report.pending for report in self.reports])
+        self.assertClose(found, torch.autograd.grad((x * 2).softmax(-1).square().sum(), x)[0])
+
+
+class Image(torch.Tensor if torch else object):
+    """A plain subclass, as torchvision has them."""
+
+
+@unittest.skipUnless(torch and numpy, "PyTorch or numpy is not installed")
+class UnusualTest(CompileTest):
+    def test_subclasses_of_tensor_are_inductors(self):
+        compiled, x = self.compiled(lambda x: (x * 2).softmax(-1)), torch.randn(4, 6).as_subclass(Image)
+        with self.assertWarnsRegex(UserWarning, "an input is a Image, a subclass of Tensor"):
+            found = compiled(x)
+        self.assertIsInstance(found, Image)
+        self.assertClose(found.as_subclass(torch.Tensor), (x * 2).softmax(-1).as_subclass(torch.Tensor))
+
+    def test_valid_code_is_no_bug_of_ours(self):
+        """A warning would be an error here."""
+        x, padded = torch.randn(4, 6, requires_grad=True), torch.nn.functional.pad
+        self.assertClose(self.compiled(lambda x, n: padded(x, (n, 1)).softmax(-1), True)(x, 2), padded(x, (2, 1)).softmax(-1))
+        loss = self.compiled(lambda x, t: torch.nn.functional.cross_entropy(x, t * 0 - 100))(x, torch.arange(4))
+        self.assertTrue(loss.isnan())
+
+    def test_chains_of_products_of_sums_end(self):
+        def chain(x, w):
+            for _ in range(12):
+                x = x * x + 0.1
+            return x @ w
+
+        x, w = torch.randn(2, 4, 6) * 0.01, torch.randn(2, 6, 5)
+        self.assertClose(self.compiled(chain)(x, w), chain(x, w))
+
+    def test_gradients_of_attention_whose_rows_see_nothing(self):
+        def gradients(function, mask):
+            torch.manual_seed(1)
+            inputs = [torch.randn(2, 1, 4, 8, requires_grad=True) for _ in range(3)]
+            return torch.autograd.grad(function(*inputs, mask).sum(), inputs)
+
+        attention = torch.nn.functional.scaled_dot_product_attention
+        compiled = self.compiled(lambda q, k, v, m: attention(q, k, v, attn_mask=m))
+        mask = torch.ones(2, 1, 4, 4, dtype=torch.bool)
+        for unseen in (None, (0, 0, 2)):
+            if unseen is not None:
+                mask[unseen] = False
+            for found, expected in zip(gradients(compiled, mask), gradients(lambda q, k, v, m: attention(q, k, v, m), mask)):
+                self.assertClose(found, expected)
+        self.assertTrue(any("attention" in ops for ops in self.taken()))
+
 
 def backend_module():
     from nestor.torch.compiler import backend

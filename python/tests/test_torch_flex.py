@@ -150,12 +150,22 @@ class NestTest(FlexTest):
         slopes, tensors = torch.rand(HEADS).bfloat16(), made(width=4)  # what is computed of 16 bits is not rounded to 16 bits
         torch.testing.assert_close(evaluated(tensors, alibi_by(slopes)), expected(*tensors, alibi_by(slopes.float())))
 
+    def test_quotients_are_rounded_as_pytorch_does(self):
+        for divisor in (-3, 5):
+            self.check(None, lambda b, h, q, k, d=divisor: torch.div(q - k, d, rounding_mode="trunc") <= 1)
+        self.check(lambda s, b, h, q, k: s + torch.trunc(q / 49.0), None, 99, 7)  # by products, 49 / 49 is less than 1
+
+    def test_rows_of_low_scores_are_no_empty_rows(self):
+        low = torch.finfo(torch.float32).min
+        self.check(lambda s, b, h, q, k: torch.where(q % 3 == 0, s * 0 + low, s * 1e33), lambda b, h, q, k: k < q, 9, 9)
+
     def test_what_no_nest_says(self):
         pages, table, wide = torch.randperm(LENGTH), torch.randn(LENGTH), torch.randn(LENGTH).double()
         for reason, score, mask in (
             ("reads at indices from data", None, lambda b, h, q, k: pages[pages[k]] <= q),
             ("reads at indices that are not affine", lambda s, b, h, q, k: s + table[(q - k).abs()], None),
             ("32 bits may be too few for", lambda s, b, h, q, k: s + table[(q * k) % LENGTH], None),
+            ("no uint8, whose values wrap", None, lambda b, h, q, k: (q * 100).to(torch.uint8) > k * 10),
             ("no rule for aten.lgamma.default", lambda s, b, h, q, k: s + torch.lgamma(q * 0.5), None),
             ("which may be negative", lambda s, b, h, q, k: s + table[q - k], None),
             ("of a tensor of extent0_0 elements", lambda s, b, h, q, k: s + table[q + k], None),

@@ -1,10 +1,12 @@
 """The importer: every op's nest computes what PyTorch does in float64, on its own and in random graphs; what is left, and
 why."""
 
+import functools
 import os
 import pathlib
 import random
 import unittest
+import warnings
 
 import support
 from support import numpy
@@ -18,6 +20,8 @@ if torch and numpy:
     from importer_checks import check_module, ops_of, random_function, trace
     from importer_models import Encoder
 
+    from importer_cases import t
+    from nestor.torch.importer.regions import partition
     from nestor.torch.importer.table import RULES, documentation
 
 needs_torch = unittest.skipUnless(torch and numpy, "PyTorch or numpy is not installed")
@@ -45,6 +49,31 @@ class OpsTest(unittest.TestCase):
                     found = check_module(module, inputs, replaced=importer_cases.REPLACED)
                     self.assertEqual({str(node.target): why for node, why in found.left.items()}, {})
                     self.assertTrue(found.regions)
+
+    def test_what_no_nest_says_exactly_is_left(self):
+        for name, function, inputs in importer_cases.REFUSED:
+            with self.subTest(op=name), warnings.catch_warnings():
+                warnings.simplefilter("error")
+                module = trace(with_root(function), inputs)
+                left = {str(node.target) for node in partition(module.graph).left}
+                self.assertIn(name, left)
+
+    def test_slices_by_a_size_are_read_where_they_are_there(self):
+        for function in (lambda x, n: x[:, n:], lambda x, n: x[:, :n], lambda x, n: x[:, n], lambda x, n: x[:, 2:n]):
+            rows = functools.partial(lambda function, x, n: function(x, n).softmax(-1), function)
+            module = trace(rows, (t(4, 9), 3), symbolic=True)
+            found = check_module(module, (t(4, 9), 3))
+            region, = found.regions
+            self.assertGreater(region.nest.context.count(" and ") + 1, len(region.nest.sizes), region.nest.context)
+
+    def test_chains_of_ops_are_parted(self):
+        def chain(x):
+            for _ in range(300):
+                x = (x * 1.01).tanh()
+            return x.softmax(-1)
+
+        region, = check_module(trace(chain, [t(2, 3)]), [t(2, 3)], 1e-5).regions
+        self.assertGreater(len(region.nest.statements), 8)
 
     def test_every_rule_has_a_case(self):
         self.assertEqual(sorted(RULES), sorted(importer_cases.CASES))

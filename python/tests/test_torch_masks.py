@@ -203,6 +203,16 @@ class MaskTest(unittest.TestCase):
 
         return self.captured(attend, *tensors, padding.to(torch.int64))
 
+    def test_long_chains_before_a_mask_are_looked_at_once(self):
+        """Each value is read twice: looked at as a tree, there are 2^30 of them."""
+        def attend(x):
+            for _ in range(30):
+                x = torch.relu(x) * 1.1 - 0.1
+            return x.masked_fill(~causal(6, 6), HIDDEN).softmax(-1)
+
+        region, = self.captured(attend, torch.randn(6, 6)).regions
+        self.assertRegex(next(each.domain for each in region.nest.statements if each.name.endswith("_exp")), "d1 <= d0")
+
     def test_layers_that_share_a_mask_have_each_its_own(self):
         for name, kept_of in {"bool": lambda kept: kept.to(torch.bool), "arithmetic": lambda kept: (1 - kept) * 2 < 1}.items():
             with self.subTest(name):

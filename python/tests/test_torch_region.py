@@ -104,6 +104,27 @@ class RegionTest(RegionCase):
         self.assertIsNone(check(module, [x], [x.log()])[0])
         self.assertIn("NaN", check(module, [x], [torch.tensor([0.0, float("-inf"), x[2].log()])])[0])
         self.assertIn("infinity", check(module, [x], [torch.tensor([float("nan"), 3.0, x[2].log()])])[0])
+        self.assertIn("infinity", check(module, [x], [torch.tensor([float("nan"), float("inf"), x[2].log()])])[0])
+
+    def test_small_elements_must_be_as_good_as_large_ones(self):
+        module, x = torch.fx.symbolic_trace(lambda x: (x.exp(),)), torch.tensor([-30.0, -2.0, 5.0])
+        self.assertIsNone(check(module, [x], [x.exp()])[0])
+        wrong = x.exp() * torch.tensor([3.0, 1.0, 1.0])
+        self.assertRegex(check(module, [x], [wrong])[0], "an element that is off by 2 of itself")
+        cancelling = torch.fx.symbolic_trace(lambda x: (x.sum(-1),))
+        rows = torch.randn(512, 4096)
+        self.assertIsNone(check(cancelling, [rows], [rows.flip(-1).reshape(512, 64, 64).sum(1).sum(1)])[0])
+
+    def test_a_kernel_is_checked_until_results_tell_something(self):
+        x = torch.randn(4, 8)
+        _, key = self.tuned(x)
+        launch = Region.launch
+        with mock.patch.object(Region, "launch", lambda *call: [result * 1.01 for result in launch(*call)]):
+            blind = torch.full_like(x, float("nan"))
+            self.assertTrue(torch.ops.nestor.region(key, [blind], [4, 8])[0].isnan().all())
+            self.assertIsNone(region_of(key).refused)
+            with self.assertWarnsRegex(UserWarning, "first results were not accepted"):
+                self.assertClose(torch.ops.nestor.region(key, [x], [4, 8])[0], softmax_of(x))
 
     def test_results_that_nothing_is_known_of_are_refused(self):
         module = torch.fx.symbolic_trace(lambda x: (x * 0 + 1e39,))

@@ -2,6 +2,7 @@
 #include "autotune/proposals.h"
 
 #include "autotune/space/structure/rule_steps.h"
+#include "codegen/gpu/target/gpu_target.h"
 
 #include <algorithm>
 #include <string>
@@ -66,6 +67,14 @@ bool has_feasible_guess(const Space& space, const std::vector<Point>& points) {
 
 bool starts_whole(const Space& space, const std::vector<Point>& points) {
   return !points.empty() && is_whole(space, points.front());
+}
+
+bool lacks_size(const Space& space, const std::vector<Point>& points) {
+  if (points.empty()) return false;
+  const NamedValues values = named_values(space, points.front());
+  const auto takes = [&](const char* rule) { return value_or(values, std::string("rule.") + rule, 0) != 0; };
+  const bool worth = value_or(values, "warpgroups", 0) > 0 || takes(kRowsRule) || takes(kFoldingRule);
+  return worth && space.candidate(points.front()).infeasible.find(nvptx::kUnknownSize) != std::string::npos;
 }
 
 bool starts_on_tensor_cores(const Space& space, const std::vector<Point>& points) {

@@ -67,6 +67,9 @@ std::optional<Point> first_whole_guess(const Space& space, const std::vector<Poi
 bool has_feasible_guess(const Space& space, const std::vector<Point>& points);
 /// Is the first of the points worth compiling, with all fused as it says?
 bool starts_whole(const Space& space, const std::vector<Point>& points);
+/// Does the first of the points, the best guess, lack a size that is not known when compiling, and is it worth one? It is for tensor cores, or
+/// keeps rows of which all elements are reduced, or states of a recurrence.
+bool lacks_size(const Space& space, const std::vector<Point>& points);
 /// Is the first of the points one for tensor cores that is worth compiling?
 bool starts_on_tensor_cores(const Space& space, const std::vector<Point>& points);
 
@@ -83,10 +86,12 @@ class Proposals {
   void try_other_guesses();
   /// Points that were to be tried soon and have not been.
   std::size_t soon() const { return soon_.size(); }
+  /// The space's guesses, the best first.
+  const std::vector<Point>& guesses();
   /// The space's best guess.
   Point first_guess();
-  /// Has the space guesses, and none that is worth compiling?
-  bool nothing_fits() { return !guesses().empty() && !has_feasible_guess(space_, guesses()); }
+  /// Has the space guesses, and either none that is worth compiling, or a best one that lacks a size?
+  bool wants_sizes() { return !guesses().empty() && (lacks_size(space_, guesses()) || !has_feasible_guess(space_, guesses())); }
 
   /// Notes that a point was worth trying at once.
   void tried() { any_tried_ = true; }
@@ -97,8 +102,6 @@ class Proposals {
   bool put_off(const Proposal& proposal);
 
  private:
-  const std::vector<Point>& guesses();
-
   const Space& space_;
   Searcher& searcher_;
   std::optional<std::vector<Point>> guesses_;  ///< the space's own

@@ -57,24 +57,31 @@ std::set<std::string> sizes_that_help(const Nest& nest, const Sizes& sizes, cons
     const std::optional<Point> first = with_plans ? first_whole_guess(*space, guesses) : std::nullopt;
     return !first || has_plans(schedules, *space, *first, target);
   };
-  const auto& wanted = holds(fixed, starts_on_tensor_cores, false) ? starts_whole : has_feasible_guess;
-  const auto fits = [&](const std::set<std::string>& known) { return holds(known, wanted, planned); };
   std::vector<std::string> free;
   for (const SizeParam& size : nest.sizes) {
     if (!size.specialized && !fixed.contains(size.name)) free.push_back(size.name);
   }
   std::set<std::string> all = fixed;
   all.insert(free.begin(), free.end());
-  if (free.empty() || !fits(all)) return fixed;
+  if (free.empty()) return fixed;
   // A space takes a second where a nest has many products.
-  std::set<std::string> needed = all;
-  const auto fit = [&](const std::set<std::string>& known) { return known != fixed && fits(known); };
-  leave_free(needed, free.begin(), free.end() - 1, fit);
-  if (needed.size() > fixed.size() + 1) leave_free(needed, free.end() - 1, free.end(), fit);
-  // Where all sizes are fixed, all results are checked at these, for each kind of data.
-  constexpr double kSoonChecked = 1e7;
-  const bool several = needed.size() > fixed.size() + 1;
-  return several && least_instances(nest, complete_sizes(nest, sizes)) <= kSoonChecked ? all : needed;
+  const auto needed_for = [&](const auto& wanted, bool with_plans) -> std::optional<std::set<std::string>> {
+    const auto fits = [&](const std::set<std::string>& known) { return known != fixed && holds(known, wanted, with_plans); };
+    if (!fits(all)) return std::nullopt;
+    std::set<std::string> needed = all;
+    leave_free(needed, free.begin(), free.end() - 1, fits);
+    if (needed.size() > fixed.size() + 1) leave_free(needed, free.end() - 1, free.end(), fits);
+    // Where all sizes are fixed, all results are checked at these, for each kind of data.
+    constexpr double kSoonChecked = 1e7;
+    const bool several = needed.size() > fixed.size() + 1;
+    return several && least_instances(nest, complete_sizes(nest, sizes)) <= kSoonChecked ? all : needed;
+  };
+  if (holds(fixed, starts_on_tensor_cores, false)) return needed_for(starts_whole, planned).value_or(fixed);
+  if (holds(fixed, lacks_size, false)) {
+    if (auto needed = needed_for(starts_whole, true)) return std::move(*needed);
+    if (!planned && holds(fixed, has_feasible_guess, false)) return fixed;
+  }
+  return needed_for(has_feasible_guess, planned).value_or(fixed);
 }
 
 }  // namespace nestor

@@ -10,7 +10,7 @@
 namespace nestor {
 
 /// The fixed sizes, and of those left free the ones without which no likely candidate fits. Where nothing does, what is free stays free:
-/// checks are made at small sizes then. Where guesses start on tensor cores, the first one must fit: others that fit instead are slower.
+/// checks are made at small sizes then. Where guesses start on tensor cores, or the best one lacks a size, that must fit: others are slower.
 /// `limits` are a GPU's. `planned`: the first guess that seems to fit must also have kernels that can be planned.
 std::set<std::string> sizes_that_help(const Nest& nest, const Sizes& sizes, const std::set<std::string>& fixed,
                                       const SpaceLimits& limits, bool planned);

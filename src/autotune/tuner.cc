@@ -4,6 +4,7 @@
 #include "autotune/finalists.h"
 #include "autotune/measure_schedules.h"
 #include "autotune/near_problems.h"
+#include "autotune/planned_guesses.h"
 #include "autotune/proposals.h"
 #include "autotune/search/searcher.h"
 #include "autotune/sizes_that_help.h"
@@ -14,6 +15,8 @@
 #include "autotune/trial/trial_spelling.h"
 #include "autotune/trial/trial_steps.h"
 #include "codegen/gpu/target/gpu_target.h"
+#include "codegen/tile/places/bounds.h"
+#include "poly/isl/context.h"
 #include "poly/nest/nest_json.h"
 #include "support/codegen_revision.h"
 #include "support/error.h"
@@ -44,6 +47,12 @@ bool lacks_size(const TrialRecord& trial) {
   return trial.status == TrialStatus::infeasible && trial.reason.find(nvptx::kUnknownSize) != std::string::npos;
 }
 
+/// Was it refused since isl has no bounds for its loops, or takes too long, which numbers in place of sizes may mend?
+bool lacks_numbers(const TrialRecord& trial) {
+  const auto says = [&](const char* part) { return trial.reason.find(part) != std::string::npos; };
+  return trial.status == TrialStatus::infeasible && (says(kMoreSizes) || says(kNoBounds));
+}
+
 /// The report of a trial, and where its candidate came from.
 std::string with_origin(const std::string& report, const char* origin) {
   nlohmann::json json = report.empty() ? nlohmann::json::object() : json_or_discarded(report);
@@ -67,8 +76,15 @@ class Tuning {
     result_.problem = problem_key(request.nest, problem_.sizes);
   }
 
-  /// nullopt: no likely candidate fits a GPU unless more sizes are fixed. `unplanned` is set where one seemed to.
-  std::optional<TuneResult> run(bool& unplanned) {
+  /// Why run() wants more sizes to be fixed.
+  enum class Lack : std::uint8_t {
+    room,    ///< no likely candidate fits a GPU
+    plans,   ///< one seems to, and cannot be planned
+    numbers  ///< one is too hard for isl
+  };
+
+  /// nullopt: no likely candidate is of use unless more sizes are fixed; `lack` tells why.
+  std::optional<TuneResult> run(Lack& lack) {
     // The measurer first: a GPU's process starts up while the space is derived.
     measurer_ = request_.measurer;
     if (!measurer_) measurer_ = make_measurer(problem_, request_.measure, request_.stop);
@@ -77,7 +93,11 @@ class Tuning {
     space_ = make_nest_space(schedules_, problem_.sizes, space_limits(request_.measure));
     searcher_ = make_searcher(request_.searcher, *space_, request_.seed);
     proposals_.emplace(*space_, *searcher_);
-    if (may_fix_more() && proposals_->nothing_fits()) return std::nullopt;
+    if (may_fix_more() && proposals_->wants_sizes()) return std::nullopt;
+    if (const SpaceLimits limits = space_limits(request_.measure); limits.gpu && request_.finalists == 0) {
+      for (const Point& point : much_better_guesses(*space_, schedules_, problem_.sizes, limits, proposals_->guesses()))
+        proposals_->try_soon(point, "guess");
+    }
     result_.device = measurer_->device();
     devices_ = measurer_->devices();
     result_.space = describe(*space_);
@@ -86,7 +106,7 @@ class Tuning {
     if (request_.finalists == 0) search();
     searching_ = false;
     if (needs_sizes_) {
-      unplanned = true;
+      lack = needs_numbers_ ? Lack::numbers : Lack::plans;
       return std::nullopt;
     }
     race_finalists();
@@ -194,7 +214,7 @@ class Tuning {
       }
       const std::string key = trial_key(json);
       known_[key] = ms;
-      if (lacks_size(trial)) lacking_.insert(key);
+      if (lacks_size(trial) || lacks_numbers(trial)) lacking_[key] = lacks_numbers(trial);
       ++result_.known;
       if (trial.status == TrialStatus::ok) note_best(trial.median_ms);
       if (key == baseline_key_ && ms) result_.baseline_ms = *ms;
@@ -267,7 +287,9 @@ class Tuning {
       std::string key = key_of(candidate.steps);
       if (first_guess_key_.empty() && std::string_view(proposed->origin) == "guess") {
         first_guess_key_ = key;
-        needs_sizes_ = may_fix_more() && lacking_.contains(key);
+        const auto lacking = lacking_.find(key);
+        needs_sizes_ = may_fix_more() && lacking != lacking_.end();
+        needs_numbers_ = needs_sizes_ && lacking->second;
       }
       const auto equal = equal_points_.find(key);
       if (equal != equal_points_.end()) {
@@ -369,7 +391,9 @@ class Tuning {
       else if (result_.wrong_trial == 0)
         result_.wrong_trial = record.id;
     }
-    needs_sizes_ = needs_sizes_ || (may_fix_more() && pending.key == first_guess_key_ && lacks_size(record));
+    const bool first = may_fix_more() && pending.key == first_guess_key_;
+    needs_numbers_ = needs_numbers_ || (first && lacks_numbers(record));
+    needs_sizes_ = needs_sizes_ || needs_numbers_ || (first && lacks_size(record));
     if (record.status == TrialStatus::ok) {
       note_best(record.median_ms);
       if (result_.first_correct_s == 0) result_.first_correct_s = elapsed();
@@ -458,8 +482,10 @@ class Tuning {
   double shown_s_ = 0;     ///< when progress was told last
   bool repaired_ = false;  ///< the starting point was tried again
   std::string first_guess_key_;
-  std::set<std::string> lacking_;  ///< keys of what was refused for a size that is not known
-  bool needs_sizes_ = false;       ///< the first guess has kernels that cannot be planned without more sizes
+  std::map<std::string, bool>
+      lacking_;                 ///< by key, what was refused for a size that is not known, or (true) was too hard for isl
+  bool needs_sizes_ = false;    ///< the first guess has kernels that cannot be planned without more sizes
+  bool needs_numbers_ = false;  ///< it is too hard for isl while sizes are free
   TuneResult result_;
 };
 
@@ -476,11 +502,16 @@ TuneResult tune(const TuneRequest& request) {
     fixed.fixed_sizes = sizes_known_to_products(request.nest, sizes);
     fixed.fixed_sizes.merge(sizes_of_short_rows(request.nest, sizes));
   }
-  bool unplanned = false;
-  std::optional<TuneResult> result = Tuning(fixed, chooses).run(unplanned);
+  Tuning::Lack lack = Tuning::Lack::room;
+  std::optional<TuneResult> result = Tuning(fixed, chooses).run(lack);
   if (!result) {
-    fixed.fixed_sizes = sizes_that_help(fixed.nest, fixed.sizes, fixed.fixed_sizes, space_limits(fixed.measure), unplanned);
-    result = Tuning(fixed, false).run(unplanned);
+    if (lack == Tuning::Lack::numbers) {
+      for (const SizeParam& size : fixed.nest.sizes) fixed.fixed_sizes.insert(size.name);
+    } else {
+      fixed.fixed_sizes =
+          sizes_that_help(fixed.nest, fixed.sizes, fixed.fixed_sizes, space_limits(fixed.measure), lack == Tuning::Lack::plans);
+    }
+    result = Tuning(fixed, false).run(lack);
   }
   if (chooses) result->fixed_sizes = fixed.fixed_sizes;
   return std::move(*result);

@@ -6,6 +6,7 @@
 #include "device/cuda.h"
 #include "support/error.h"
 #include "support/scalar_range.h"
+#include "support/system/json_text.h"
 
 #include <nlohmann/json.hpp>
 
@@ -48,7 +49,8 @@ json tensors_to_json(const LaunchRecipe& recipe) {
 std::string info_text(const Match& match, const LaunchRecipe& recipe, const std::string& device) {
   json scalars = json::array(), valid = json::array();
   for (const ScalarSpec& scalar : recipe.scalars) {
-    scalars.push_back({{"name", scalar.name}, {"type", to_string(scalar.type)}, {"default", scalar.default_value}});
+    scalars.push_back(
+        {{"name", scalar.name}, {"type", to_string(scalar.type)}, {"default", number_to_json(scalar.default_value)}});
     range_to_json(scalar, scalars.back());
   }
   for (const SizeConstraint& constraint : recipe.valid) valid.push_back(constraint.str());

@@ -3,6 +3,7 @@
 
 #include "support/error.h"
 #include "support/scalar_range.h"
+#include "support/system/json_text.h"
 
 #include <utility>
 
@@ -52,6 +53,12 @@ const json& list(const json& object, const char* key) {
   const json& found = member(object, key);
   if (!found.is_array()) user_error("launch recipe: key \"{}\" must be a list", key);
   return found;
+}
+
+double default_from(const json& scalar) {
+  const auto number = number_from_json(member(scalar, "default"));
+  if (!number) user_error("launch recipe: key \"default\" has the wrong type");
+  return *number;
 }
 
 ElementType type_from(const json& object) {
@@ -252,7 +259,7 @@ json recipe_to_json(const LaunchRecipe& recipe) {
     arguments.push_back({{"name", a.name}, {"type", to_string(a.type)}, {"output", a.output}, {"shape", exprs_to_json(a.shape)}});
   }
   for (const ScalarSpec& s : recipe.scalars) {
-    scalars.push_back({{"name", s.name}, {"type", to_string(s.type)}, {"default", s.default_value}});
+    scalars.push_back({{"name", s.name}, {"type", to_string(s.type)}, {"default", number_to_json(s.default_value)}});
     range_to_json(s, scalars.back());
   }
   for (const SizeConstraint& c : recipe.valid) valid.push_back(constraint_to_json(c));
@@ -280,7 +287,7 @@ LaunchRecipe recipe_from_json(const json& j) {
   recipe.sizes = value<std::vector<std::string>>(j, "sizes");
   recipe.fixed_sizes = value<std::map<std::string, std::int64_t>>(j, "fixed");
   for (const json& s : list(j, "scalars")) {
-    ScalarSpec spec{value<std::string>(s, "name"), type_from(s), value<double>(s, "default")};
+    ScalarSpec spec{value<std::string>(s, "name"), type_from(s), default_from(s)};
     if (s.contains("min")) spec.minimum = value<double>(s, "min");
     if (s.contains("max")) spec.maximum = value<double>(s, "max");
     recipe.scalars.push_back(std::move(spec));

@@ -309,7 +309,8 @@ void replace_intrinsic(Calls& calls, llvm::CallInst& call, const std::string& na
   if (is("rsqrt.approx.f") || is("rsqrt.approx.ftz.f")) return math("reciprocal_root");
   if (is("ex2.approx.ftz.f")) return math("exp2");
   if (is("lg2.approx.f")) return math("log2");
-  if (is("saturate.f")) {  // 0 for NaN
+  if (is("mul.rn.f")) return call.replaceAllUsesWith(b.CreateFMul(args[0], args[1]));  // no part of an fma
+  if (is("saturate.f")) {                                                              // 0 for NaN
     llvm::Value* least = b.CreateMaxNum(args[0], llvm::ConstantFP::get(call.getType(), 0));
     return call.replaceAllUsesWith(b.CreateMinNum(least, llvm::ConstantFP::get(call.getType(), 1)));
   }

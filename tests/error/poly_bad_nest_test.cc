@@ -3,11 +3,13 @@
 #include <gtest/gtest.h>
 
 #include <functional>
+#include <limits>
 
 #include "poly/isl/isl_tools.h"
 #include "poly/nest/nest_json.h"
 #include "support/error_text.h"
 #include "support/nests/sample_nests.h"
+#include "support/system/json_text.h"
 
 namespace nestor {
 namespace {
@@ -22,6 +24,17 @@ std::string complaint(const std::function<void(Nest&)>& spoil) {
   Nest nest = samples::matmul();
   spoil(nest);
   return message_of([&] { validate(nest); });
+}
+
+bool is_well_formed(const std::function<void(Nest&)>& change) {
+  Nest nest = samples::matmul();
+  change(nest);
+  try {
+    validate(nest);
+    return true;
+  } catch (const UserError&) {
+    return false;
+  }
 }
 
 TEST(NestError, UnknownSizeListsTheSizes) {
@@ -109,6 +122,51 @@ TEST(NestError, ValuesMustFitTheirTypes) {
               }),
               testing::HasSubstr("no arithmetic on f16"));
   EXPECT_THAT(complaint([](Nest& n) { n.statements[0].write.tensor = "A"; }), testing::HasSubstr("access to A"));
+}
+
+TEST(NestError, FunctionsAndBitsHaveATypeOfTheirOwn) {
+  const auto with = [](ScalarOp op, ElementType type) {
+    return [op, type](Nest& n) {
+      for (Tensor& tensor : n.tensors) tensor.type = type;
+      const ScalarExpr element = ScalarExpr::read(0, type);
+      n.statements[0].value = ScalarExpr::constant(0, type);
+      n.statements[1].value = ScalarExpr::make(op, arity(op) == 1 ? std::vector{element} : std::vector{element, element});
+    };
+  };
+  for (const ScalarOp op :
+       {ScalarOp::exp, ScalarOp::exp2, ScalarOp::log, ScalarOp::sqrt, ScalarOp::rsqrt, ScalarOp::tanh, ScalarOp::erf,
+        ScalarOp::sin, ScalarOp::cos, ScalarOp::log1p, ScalarOp::expm1, ScalarOp::atan, ScalarOp::pow}) {
+    EXPECT_THAT(complaint(with(op, ElementType::i32)),
+                testing::HasSubstr(std::string(to_string(op)) + " takes f32, not i32; cast it"));
+    EXPECT_TRUE(is_well_formed(with(op, ElementType::f32)));
+  }
+  for (const ScalarOp op : {ScalarOp::bit_and, ScalarOp::bit_or, ScalarOp::bit_xor, ScalarOp::shift_left,
+                            ScalarOp::shift_right_logical, ScalarOp::mul_high_unsigned}) {
+    EXPECT_THAT(complaint(with(op, ElementType::f32)),
+                testing::HasSubstr(std::string(to_string(op)) + " takes i32, not f32; cast it"));
+    EXPECT_TRUE(is_well_formed(with(op, ElementType::i32)));
+  }
+}
+
+TEST(NestError, IndicesAreIntegersAndScalarsAreOfTheirType) {
+  const auto indexed = [](const std::string& index) {
+    return [index](Nest& n) {
+      Statement& update = n.statements[1];
+      update.indices = {parse_pw_aff(index, "test")};
+      update.value = ScalarExpr::cast(ElementType::f32, ScalarExpr::index(0));
+    };
+  };
+  const std::string tuple = fmt::format("{}[i, j, k]", samples::matmul().statements[1].name);
+  EXPECT_THAT(complaint(indexed("{ " + tuple + " -> [(i/2)] }")), testing::HasSubstr("is no integer at"));
+  EXPECT_TRUE(is_well_formed(indexed("{ " + tuple + " -> [(floor(i/2))] }")));
+  const auto scalar = [](ElementType type, double value) {
+    return [type, value](Nest& n) { n.scalars.push_back({"eps", type, value}); };
+  };
+  EXPECT_THAT(complaint(scalar(ElementType::i32, 0x1p40)), testing::HasSubstr("scalar eps: its default 1099511627776 is no i32"));
+  EXPECT_THAT(complaint(scalar(ElementType::i32, 0.5)), testing::HasSubstr("its default 0.5 is no i32"));
+  EXPECT_THAT(complaint(scalar(ElementType::f32, 1e300)), testing::HasSubstr("its default 1e+300 is no f32"));
+  EXPECT_THAT(complaint(scalar(ElementType::f16, 0)), testing::HasSubstr("scalars are f32 or i32"));
+  EXPECT_TRUE(is_well_formed(scalar(ElementType::f32, -std::numeric_limits<double>::infinity())));
 }
 
 TEST(NestError, NothingIsAccumulatedInSixteenBits) {
@@ -203,6 +261,15 @@ TEST(NestError, FilesNameTheOffendingKey) {
   EXPECT_THAT(with("/tensors/0/type", "f64"), testing::HasSubstr("tensors[0].type: \"f64\" is no element type"));
   EXPECT_THAT(with("/tensors/0/role", 3), testing::HasSubstr("tensors[0].role must be a string"));
   EXPECT_THAT(with("/format", 99), testing::HasSubstr("of format 99"));
+  EXPECT_THAT(with("/statements/1/reductoin", "add"),
+              testing::HasSubstr("statements[1]: there is no key \"reductoin\"; the keys are name, "));
+  EXPECT_THAT(with("/maximum", 3), testing::HasSubstr("nest: there is no key \"maximum\""));
+  EXPECT_THAT(with("/tensors/0/shap", 3), testing::HasSubstr("tensors[0]: there is no key \"shap\""));
+  const nlohmann::json large = {{"op", "constant"}, {"number", 1e300}, {"type", "f32"}};
+  EXPECT_THAT(with("/statements/0/value", large), testing::HasSubstr("1e+300 is beyond the numbers of f32"));
+  EXPECT_THAT(message_of([] { json_from_text(R"({"a": 1, "b": [{"a": 2}, {"a": 3}], "a": 4})", "it"); }),
+              testing::HasSubstr("it has an object with the key \"a\" twice"));
+  EXPECT_EQ(json_from_text(R"({"a": 1, "b": [{"a": 2}, {"a": 3}], "c": {"a": 4}})", "it")["b"][1]["a"], 3);
   json.erase("context");
   EXPECT_EQ(message_of([&] { nest_from_json(json); }), "nest: the key \"context\" is missing");
   EXPECT_THAT(message_of([] { load_nest("/nonexistent/x.nest.json"); }),

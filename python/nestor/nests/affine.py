@@ -11,6 +11,7 @@ import dataclasses
 from typing import Tuple, Union
 
 from ..errors import UserError
+from .symbolic import Symbolic
 from .value_text import why_not_affine
 
 
@@ -198,9 +199,7 @@ def affine(value):
 def _other(value):
     if isinstance(value, Affine):
         return value
-    if isinstance(value, bool):
-        return None
-    if isinstance(value, int) or hasattr(value, "__index__"):
+    if hasattr(value, "__index__") and not isinstance(value, (bool, Symbolic)):
         return Affine((), value.__index__())
     converted = getattr(value, "affine", None)
     return converted if isinstance(converted, Affine) else None

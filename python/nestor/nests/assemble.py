@@ -3,9 +3,10 @@ trees."""
 
 from ..errors import UserError
 from .affine import TRUE, Affine, both
+from .condition_values import condition_value
 from .definitions import Once, Size, variables
 from .model import Access, Nest, ScalarEntry, SizeEntry, Statement, TensorEntry, number_to_json
-from .values import condition_value, nodes_of
+from .values import nodes_of
 
 _SMALLEST_SHARED = 16  # nodes; smaller parts that are used twice are written twice, as the nestor program does
 

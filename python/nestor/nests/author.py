@@ -1,11 +1,13 @@
 """@nestor.nest: a nest as a Python function of its tensors and scalars."""
 
 import inspect
+import warnings
 
 from ..errors import UserError
 from .assemble import assemble
 from .definitions import Scalar, Tensor, TensorType, condition_of
 from .model import Nest
+from .overflow import index_products_that_wrap
 
 
 def nest(function=None, *, op=None, variant=None, tolerance=None, require=()):
@@ -19,10 +21,16 @@ def nest(function=None, *, op=None, variant=None, tolerance=None, require=()):
     Arguments with a type such as nestor.f32[rows, width] are tensors, those with a number or a nestor.Scalar as their default
     are scalars. op: its name, the function's if None. variant: of its types and options; None: the type of its first tensor.
     require: conditions on sizes for which the definition holds (keys >= queries). tolerance: what rounding may be granted
-    (docs/results.md; None: by the coarsest type of arguments and outputs, 1e-4 of f32, 2e-3 of f16, 1.6e-2 of bf16), where an output has none of its own (nestor.define). The function runs once, now. Raises UserError for what no nest can say.
+    (docs/results.md; None: by the coarsest type of arguments and outputs, 1e-4 of f32, 2e-3 of f16, 1.6e-2 of bf16), where an
+    output has none of its own (nestor.define). The function runs once, now. Raises UserError for what no nest can say; warns of
+    products of indices that wrap at the default sizes.
     """
     if function is None:
-        return lambda decorated: nest(decorated, op=op, variant=variant, tolerance=tolerance, require=require)
+        return lambda decorated: _nest(decorated, op, variant, tolerance, require)
+    return _nest(function, op, variant, tolerance, require)
+
+
+def _nest(function, op, variant, tolerance, require):
     arguments = [_argument(function, parameter) for parameter in inspect.signature(function).parameters.values()]
     results = function(*arguments)
     outputs = list(results) if isinstance(results, (tuple, list)) else [results]
@@ -30,6 +38,8 @@ def nest(function=None, *, op=None, variant=None, tolerance=None, require=()):
     for output in outputs:
         if not isinstance(output, Tensor) or not output.updates:
             raise UserError(f"{function.__name__}: {output!r} is no output: return what nestor.define made")
+    for wrapping in index_products_that_wrap(outputs):
+        warnings.warn(f"{function.__name__}: {wrapping}", stacklevel=3)
     kind = (tensors or outputs)[0].type
     return assemble(
         op or function.__name__,
@@ -44,7 +54,9 @@ def _argument(function, parameter):
     """The Tensor or Scalar that stands for a parameter."""
     kind, name = _annotation(function, parameter), parameter.name
     if isinstance(kind, TensorType):
-        return Tensor(name, kind.type, kind.shape)
+        tensor = Tensor(name, kind.type, kind.shape)
+        tensor.is_argument = True
+        return tensor
     default = parameter.default
     if isinstance(kind, Scalar) or isinstance(default, Scalar):
         given = kind if isinstance(kind, Scalar) else default

@@ -10,14 +10,15 @@ they are written.
 """
 
 import itertools
-import math
 import re
 from typing import NamedTuple, Optional, Tuple, Union
 
 from ..errors import UserError
-from .affine import TRUE, Affine, Condition, Floor, affine, both
+from .affine import TRUE, Affine, Condition, NotAffine, affine, both
 from .model import REDUCTIONS, TYPES
-from .values import Value, Valued, as_type, as_value, from_affine
+from .symbolic import Valued, forward
+from .value_text import nodes_within, why_no_condition
+from .values import Value, as_type, as_value, cast, from_affine
 
 _numbers = itertools.count()  # orders indices as they are made
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
@@ -36,7 +37,7 @@ def check_name(name, what):
     return name
 
 
-class _Integer:
+class _Integer(Valued):
     """An integer that is affine by itself; arithmetic makes Values of it."""
 
     affine: Affine
@@ -46,17 +47,7 @@ class _Integer:
         return from_affine(self.affine)
 
 
-def _operator(name):
-    def function(self, *others):
-        return getattr(self.value, name)(*others)
-
-    function.__name__ = name
-    return function
-
-
-for _operation in ("add", "radd", "sub", "rsub", "mul", "rmul", "truediv", "rtruediv", "floordiv", "rfloordiv", "mod", "pow",
-                   "neg", "lt", "le", "gt", "ge", "eq", "ne", "bool"):
-    setattr(_Integer, f"__{_operation}__", _operator(f"__{_operation}__"))
+forward(_Integer, "eq", "ne", "bool")
 _Integer.__hash__ = object.__hash__
 
 
@@ -118,7 +109,7 @@ class ElementType:
         return TensorType(self.name, tuple(affine(extent) for extent in (shape if isinstance(shape, tuple) else (shape,))))
 
     def __call__(self, value):
-        return as_type(as_value(value), self.name)
+        return cast(self, value)
 
     def __repr__(self):
         return self.name
@@ -191,6 +182,7 @@ class Tensor(Valued):
             raise UserError(f"tensor {name}: elements are {', '.join(TYPES)}, not {self.type}")
         self.shape = tuple(affine(extent) for extent in shape)
         self.updates, self.tolerance = [], None
+        self.is_argument = False  # of a function under @nestor.nest
         self.is_written = False  # also while its statements wait for the end of their steps
 
     def __getitem__(self, index):
@@ -212,7 +204,7 @@ class Tensor(Valued):
         with reduction "add", "mul", "min" or "max" self[at] is combined with the value. Elements must be written before they
         are read. The whole value is computed at each point: reductions of this tensor's elements see what is written by then.
         Returns the tensor."""
-        dims, at = indices_of(dims), tuple(affine(each) for each in (at if isinstance(at, tuple) else (at,)))
+        dims, at = indices_of(dims), tuple(self._place(each) for each in (at if isinstance(at, tuple) else (at,)))
         if reduction is not None and reduction not in REDUCTIONS:
             raise UserError(f"\"{reduction}\" is no reduction; the reductions are {', '.join(REDUCTIONS)}")
         if len(at) != len(self.shape):
@@ -220,11 +212,34 @@ class Tensor(Valued):
         if self.type == "i64" or (self.type == "bool" and reduction):
             raise UserError(f"{self.name} is of type {self.type}: " +
                             ("only inputs may be, write i32" if self.type == "i64" else "accumulate i32 or f32, and compare it"))
+        value = as_value(value)
+        if self.is_argument and not self.is_written and self._is_updated(at, value):
+            raise UserError(f"{self.name} is an argument, and what is written is no input: no argument is updated in place. "
+                            f"Define a copy first, as in y = nestor.define(\"y\", (i, ...), {self.name}[i, ...]), write that, "
+                            "and return it")
         from .steps import write  # which makes tensors of its own
 
-        write(Draft(self, dims, at, as_value(value), condition_of(where), reduction, suffix))
+        write(Draft(self, dims, at, value, condition_of(where), reduction, suffix))
         self.is_written = True
         return self
+
+    def _place(self, index):
+        """An index of a write. Raises NotAffine: for one that depends on data with the reader that says the same."""
+        if any(node.op == "read" for node in nodes_within(index)):
+            raise NotAffine(f"{index!r} is no integer that is affine in indices and sizes: no statement writes to a place that "
+                            "data says. Each place looks for what is meant for it: "
+                            f"nestor.define(\"{self.name}\", i, nestor.sum(nestor.select(at[j] == i, x[j], 0.0), over=j))")
+        return affine(index)
+
+    def _is_updated(self, at, value):
+        """Whether a value of this tensor's element `at` reads that element, wherever a choice by indices may go."""
+        waiting = [value]
+        while waiting:
+            node = waiting.pop()
+            if node.op == "read" and node.payload == (self, at):
+                return True
+            waiting += node.args[:1] if node.op == "select" else node.args
+        return False
 
     def __iter__(self):
         raise UserError(f"{self.name} is a tensor: read its elements, as {self.name}[i, ...]")
@@ -249,7 +264,7 @@ def condition_of(found):
         return found
     value = as_value(found)
     if value.condition is None:
-        raise UserError("`where` takes conditions that are affine in indices and sizes; of data, use nestor.select")
+        raise UserError(why_no_condition(value))
     return value.condition
 
 
@@ -284,48 +299,6 @@ def free_indices(names, order=()):
     return sorted({name.owner
                    for name in names if isinstance(getattr(name, "owner", None), Index)},
                   key=lambda index: (places.get(id(index), len(places)), index.number))
-
-
-def least_of(form):
-    """A lower bound of an Affine at all indices and sizes; -inf if none is known."""
-    form, floors = _without_floors(form)
-    if floors == -math.inf:
-        return floors
-    sizes = Affine((), form.constant + floors)
-    for atom, factor in form.terms:
-        owner = getattr(atom, "owner", None)
-        if isinstance(owner, Index):
-            sizes = sizes + ((owner.extent - 1).times(factor) if factor < 0 else 0)
-        else:
-            sizes = sizes + Affine(((atom, factor),))
-    least = sizes.constant
-    for atom, factor in sizes.terms:
-        owner = getattr(atom, "owner", None)
-        limit = (owner.min if factor > 0 else owner.max) if isinstance(owner, Size) else None
-        if limit is None:
-            return -math.inf
-        least += limit * factor
-    return least
-
-
-def _without_floors(form):
-    """(form, bound): what is left of an Affine without its floors, and a lower bound of those; of remainders, x - n floor(x / n)
-    with all of x, it is 0 or -(n - 1)."""
-    bound = 0
-    for atom, factor in form.terms:
-        if not isinstance(atom, Floor):
-            continue
-        share = -factor // atom.denominator
-        of_remainder = atom.numerator.times(share)
-        present = dict(form.terms)
-        form = form - Affine(((atom, factor),))
-        if share * atom.denominator == -factor and all(present.get(each) == times for each, times in of_remainder.terms):
-            form = form - of_remainder
-            bound += min(share * (atom.denominator - 1), 0)
-        else:
-            least = least_of(atom.numerator) if factor > 0 else -least_of(-atom.numerator)
-            bound += factor * (least // atom.denominator) if math.isfinite(least) else -math.inf
-    return form, bound
 
 
 def define(name, dims, value, *, where=TRUE, type=None, tolerance=None):

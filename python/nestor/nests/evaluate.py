@@ -6,6 +6,7 @@ It is meant for looking at a definition and for tests: it takes every point of e
 import math
 
 from ..errors import UserError
+from ..extents import Extent, sizes_told
 from .affine import TRUE, Affine, Compare, Joined, conjuncts
 from .hints import with_remedy
 from .isl_text import pieces
@@ -32,27 +33,40 @@ def evaluate(nest, tensors, sizes=None, scalars=None):
 def sizes_of(nest, shapes, given=None):
     """The sizes that follow from shapes {tensor: extents}, and those that are given. Raises UserError for one that is
     missing."""
-    found = {}
+    extents, values = [], []
     for tensor in nest.tensors:
-        for extent, text in zip(shapes.get(tensor.name, ()), tensor.shape):
+        for value, text in zip(shapes.get(tensor.name, ()), tensor.shape):
             forms = [form for piece in pieces(text) for form in piece.functions]
-            if len(forms) == 1 and len(forms[0].terms) == 1 and forms[0].terms[0][1] == 1 and not forms[0].constant:
-                found.setdefault(forms[0].terms[0][0], extent)
-    found.update(given or {})
+            plain = len(forms) == 1 and all(isinstance(atom, str) for atom, _ in forms[0].terms)
+            extents.append(Extent(dict(forms[0].terms), forms[0].constant) if plain else None)
+            values.append(value)
+    found = sizes_told(extents, values, given or {})
     for size in nest.sizes:
         if size.name not in found:
-            raise UserError(f"{nest.op}: no shape says what the size {size.name} is: give it")
+            raise UserError(f"{nest.op}: no shape says what the size {size.name} is: give it, as "
+                            f"sizes={{\"{size.name}\": ...}}")
     return {size.name: int(found[size.name]) for size in nest.sizes}
 
 
 class _Evaluation:
     def __init__(self, numpy, nest, tensors, sizes, scalars):
         self.np, self.nest = numpy, nest
-        inputs = {name: numpy.asarray(tensor) for name, tensor in tensors.items()}
+        unknown = [name for name in tensors if all(tensor.name != name for tensor in nest.tensors)]
+        if unknown:
+            inputs = ", ".join(tensor.name for tensor in nest.tensors if tensor.role == "input")
+            raise UserError(f"{nest.op}: {unknown[0]} is no input; the inputs are {inputs or 'none'}")
+        inputs = {name: self._array(name, tensor) for name, tensor in tensors.items()}
         self.sizes = sizes_of(nest, {name: tensor.shape for name, tensor in inputs.items()}, sizes)
         self.scalars = {scalar.name: scalars.get(scalar.name, scalar.default) for scalar in nest.scalars}
         self.memory = {tensor.name: self._memory(tensor, inputs) for tensor in nest.tensors}
         self.written = {tensor.name: numpy.full(self.memory[tensor.name].shape, tensor.role == "input") for tensor in nest.tensors}
+
+    def _array(self, name, tensor):
+        try:
+            return self.np.asarray(tensor)
+        except TypeError as error:  # such as bf16 of PyTorch
+            raise UserError(f"{self.nest.op}: numpy does not take the input {name} ({error}): give it in another type, as "
+                            "tensor.float()") from None
 
     def _memory(self, tensor, inputs):
         shape = tuple(int(self._function(text, self.sizes)) for text in tensor.shape)

@@ -5,8 +5,9 @@ is there at every point of the statement's domain. Where it reads what its own l
 """
 
 from .affine import TRUE, Compare, both, conjuncts
-from .definitions import least_of
-from .values import Value, condition_value, from_condition
+from .condition_values import condition_value
+from .ranges import least_of
+from .values import Value, from_condition
 
 
 def is_inside(tensor, at):

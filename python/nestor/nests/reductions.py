@@ -1,4 +1,4 @@
-"""Sums, products and extrema over indices, as authors write them."""
+"""Sums, products, extrema and their places over indices, as authors write them."""
 
 import functools
 import operator
@@ -7,7 +7,7 @@ from ..errors import UserError
 from .affine import TRUE
 from .definitions import condition_of, indices_of
 from .model import REDUCTIONS
-from .values import Value, as_type, as_value, constant, from_affine
+from .values import Value, as_type, as_value, constant, from_affine, nodes_of, select, widened
 
 
 class Reduction:
@@ -72,8 +72,35 @@ def min(value, over, where=TRUE, name=None):
     return _reduce("min", value, over, where, name)
 
 
-def mean(value, over, name=None):
-    """The sum of a value over the whole ranges of indices, divided by how many points they have; NaN of none."""
+def mean(value, over, where=None, name=None):
+    """The sum of a value over indices, divided by how many points they have: those where a condition holds, if one is given;
+    NaN of none."""
     over = indices_of(over)
+    if where is not None:
+        return sum(value, over, where, name) / sum(1, over, where)
     count = functools.reduce(operator.mul, (as_type(from_affine(index.extent), "f32") for index in over))
     return sum(value, over, name=name) / count
+
+
+def argmax(value, over, where=TRUE, name=None):
+    """The place of the largest element over one index, an i32: the first of several, the first NaN if there is one; 2147483647
+    of nothing. The value is an element of a tensor, so that all of its readers see the same. Raises UserError for others."""
+    return _place("argmax", max, value, over, where, name)
+
+
+def argmin(value, over, where=TRUE, name=None):
+    """The place of the smallest element over one index, as nestor.argmax."""
+    return _place("argmin", min, value, over, where, name)
+
+
+def _place(called, extremum, value, over, where, name):
+    value, over = widened(as_value(value)), indices_of(over)
+    if len(over) != 1:
+        raise UserError(f"nestor.{called} is over one index, not {len(over)}")
+    if next(node for node in nodes_of(value) if node.op != "cast").op != "read":
+        raise UserError(f'nestor.{called} takes an element: give the value a name, y = nestor.define("y", (i, k), {value!r}), '
+                        f"and take nestor.{called}(y[i, k], over=k)")
+    is_best = value == extremum(value, over, where)
+    if value.type == "f32":
+        is_best = is_best | (value != value)
+    return min(select(is_best, over[0], 2**31 - 1), over, where, name)

@@ -4,16 +4,16 @@ A statement that alone reads and writes one tensor needs nothing of that. If a r
 inside its loops: at the outermost place where nothing that it reads is still written before the statement itself.
 """
 
-import contextlib
 import contextvars
 from typing import NamedTuple, Set, Tuple
 
 from ..errors import UserError
 from .affine import TRUE, Affine, Compare, both, conjuncts
-from .definitions import Index, Variable, free_indices, indices_of, is_among, least_of, variables
+from .definitions import Index, Variable, free_indices, indices_of, is_among, variables
 from .guards import chosen_side, in_place, is_choice, lift_guarded, sides_of
 from .loops import Loop, flattened, loops_around
 from .model import REDUCTIONS
+from .ranges import least_of
 from .statements import add, choice_table, lift_reductions, part_about, reduction_drafts
 from .statements import write as write_alone
 from .values import nodes_of
@@ -21,25 +21,30 @@ from .values import nodes_of
 _open = contextvars.ContextVar("_open", default=None)  # (indices, drafts) of the steps that this thread is writing
 
 
-@contextlib.contextmanager
-def steps(*over):
+class steps:  # as a function's name: with nestor.steps(t):
     """Statements that are written inside run together, one iteration of these indices after the other: with nestor.steps(t): ...
 
     Each of them has these indices as its first ones. In an iteration they run one after the other, each with all of its other
     indices. Raises UserError for steps inside steps.
     """
-    over = indices_of(over)
-    if _open.get() is not None:
-        raise UserError("nestor.steps inside nestor.steps: give the outer ones all indices, as nestor.steps(t, u)")
-    if not over:
-        raise UserError("nestor.steps takes the indices of the loops that its statements share, as nestor.steps(t)")
-    drafts = []
-    before = _open.set((over, drafts))
-    try:
-        yield
-    finally:
-        _open.reset(before)
-    _Group(over, drafts).write()
+
+    def __init__(self, *over):
+        self._over, self._drafts, self._before = indices_of(over), [], None
+        if not over:
+            raise UserError("nestor.steps takes the indices of the loops that its statements share, as nestor.steps(t)")
+
+    def __enter__(self):
+        if _open.get() is not None:
+            raise UserError("nestor.steps inside nestor.steps: give the outer ones all indices, as nestor.steps(t, u)")
+        self._before = _open.set((self._over, self._drafts))
+
+    def __exit__(self, kind, *_):
+        _open.reset(self._before)
+        if kind is None:
+            _Group(self._over, self._drafts).write()
+
+    def __iter__(self):
+        raise UserError("the steps of a nest are no loop of Python's: with nestor.steps(t): ..., and t is the index inside")
 
 
 def write(draft):

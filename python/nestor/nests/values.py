@@ -10,8 +10,11 @@ import math
 import struct
 
 from ..errors import UserError
-from .affine import FALSE, TRUE, Affine, Compare, Condition, Constant, Joined, Negated, both, either
+from .affine import FALSE, TRUE, Affine, Condition, both, either
+from .model import TYPES
+from .other_names import types_for
 from .piecewise import comparison
+from .symbolic import Symbolic
 from .value_text import text_of
 
 NARROW = ("f16", "bf16")
@@ -19,7 +22,7 @@ _UNARY = ("neg", "abs", "exp", "exp2", "log", "sqrt", "rsqrt", "tanh", "erf", "f
 _INTEGER_UNARY = ("neg", "abs", "floor")
 
 
-class Value:
+class Value(Symbolic):
     """A node. op: one of docs/nest.md's, or "condition" (payload: a Condition), "index" (an Affine), "read" (a tensor and its
     indices; args: none, or the condition under which alone the element is there), "reduce" (a Reduction, until it has a tensor of
     its own), "constant" (a number), "scalar" (a Scalar)."""
@@ -83,8 +86,17 @@ class Value:
         other = as_value(other)
         return self - _integer_quotient(self, other) * other
 
+    def __rmod__(self, other):
+        return as_value(other) % self
+
     def __pow__(self, other):
         return binary("pow", as_type(self, "f32"), as_type(as_value(other), "f32"))
+
+    def __rpow__(self, other):
+        return as_value(other)**self
+
+    def __pos__(self):
+        return self
 
     def __neg__(self):
         return unary("neg", self)
@@ -123,11 +135,36 @@ class Value:
     def __xor__(self, other):
         return binary("bit_xor", self, other)
 
+    __rxor__ = __xor__
+
     def __lshift__(self, other):
         return binary("shift_left", self, other)
 
+    def __rlshift__(self, other):
+        return binary("shift_left", other, self)
+
     def __rshift__(self, other):
-        return binary("shift_right_logical", self, other)
+        from .shifts import shift_right  # which makes values
+
+        return shift_right(self, other)
+
+    def __rrshift__(self, other):
+        from .shifts import shift_right
+
+        return shift_right(other, self)
+
+    def __round__(self, digits=None):
+        if digits is not None:
+            raise UserError("round takes no digits here: nestor.round(x * 100) / 100")
+        from .functions import round as rounded
+
+        return rounded(self)
+
+    def __floor__(self):
+        return floor(self)
+
+    def __ceil__(self):
+        return -floor(-self)
 
     def __invert__(self):
         if self.type != "bool":
@@ -135,30 +172,16 @@ class Value:
         return from_condition(~self.payload) if self.op == "condition" else Value("not", "bool", (self,))
 
     def __bool__(self):
-        raise UserError("a value has no truth value while the nest is written: join conditions with &, | and ~, and choose with "
-                        "nestor.select(condition, then, otherwise)")
+        raise UserError("a value has no truth value while the nest is written: join conditions with &, | and ~. In place of "
+                        "if, max and min of Python: nestor.select(condition, then, otherwise), nestor.maximum(a, b), "
+                        "nestor.minimum(a, b)")
 
-    def __iter__(self):
-        raise UserError("a value is one number, not a sequence: index its tensor")
+    def __getattr__(self, name):
+        raise AttributeError(f"a value of a nest has no {name}: functions are Nestor's, as in nestor.exp(x), and casts are "
+                             "nestor.cast(nestor.f16, x)")
 
     def __repr__(self):
         return text_of(self)
-
-
-class Valued:
-    """What stands for one number: its `value` takes part in arithmetic and comparisons, but for ==, which asks for the same object."""
-
-
-def _of_value(name):
-    def method(self, *others):
-        return getattr(self.value, name)(*others)
-    method.__name__ = name
-    return method
-
-
-for _name in ("add", "radd", "sub", "rsub", "mul", "rmul", "truediv", "rtruediv", "floordiv", "rfloordiv", "mod", "pow", "neg", "abs",
-              "lt", "le", "gt", "ge"):
-    setattr(Valued, f"__{_name}__", _of_value(f"__{_name}__"))
 
 
 def nodes_of(value, reduced=False):
@@ -220,6 +243,9 @@ def as_value(found):
         return converted
     if hasattr(found, "__float__") and not hasattr(found, "shape"):
         return constant(float(found))
+    number = found.item() if hasattr(found, "__array_interface__") and found.shape == () else None  # of numpy
+    if isinstance(number, (bool, int, float)):
+        return constant(number)
     raise UserError(f"a {type(found).__name__} is no value of a nest; tensors are read element by element, as x[i, j]")
 
 
@@ -314,7 +340,9 @@ def _logic(op, bits, a, b):
     if a.type != "bool" or b.type != "bool":
         if "bool" in (a.type, b.type):
             raise UserError("& and | join two conditions, or the bits of two integers")
-        return binary(bits, a, b)
+        from .shifts import masked  # which makes values
+
+        return masked(a, b) if op == "and" else binary(bits, a, b)
     absorbing, neutral = (FALSE, TRUE) if op == "and" else (TRUE, FALSE)
     for one, other in ((a, b), (b, a)):
         if one.condition == absorbing or other.condition == neutral:
@@ -338,8 +366,14 @@ def select(condition, then, otherwise, guards=True):
 
 
 def cast(kind, value):
-    """The value as another element type: to 16 bits it is rounded, to i32 taken towards zero."""
-    return as_type(as_value(value), getattr(kind, "name", kind))
+    """The value as another element type: to 16 bits it is rounded, to i32 taken towards zero. Raises UserError for other types
+    than f32, f16, bf16, i32 and boolean."""
+    if isinstance(kind, (Symbolic, int, float)):
+        raise UserError("nestor.cast takes the type first: nestor.cast(nestor.i32, x)")
+    name = getattr(kind, "name", kind)
+    if name not in TYPES or name == "i64":
+        raise UserError(f"a cast makes f32, f16, bf16, i32 or boolean, not {name}: {types_for(name)}")
+    return as_type(as_value(value), name)
 
 
 def _function(op):
@@ -377,27 +411,3 @@ def minimum(a, b, *more):
 def mul_high_unsigned(a, b):
     """The upper half of the 64-bit product of two unsigned 32-bit words."""
     return binary("mul_high_unsigned", a, b)
-
-
-def condition_value(condition, bounded=False):
-    """A Condition as a tree of operations on integers: what nest files hold. bounded: constants are taken from sums of variables,
-    never added, so that a sum of indices and sizes that fits 32 bits still does."""
-    if isinstance(condition, Constant):
-        zero = Value("constant", "i32", payload=0)
-        return Value("eq", "bool", (zero, Value("constant", "i32", payload=0 if condition.holds else 1)))
-    if isinstance(condition, Negated):
-        return Value("not", "bool", (condition_value(condition.part, bounded),))
-    if isinstance(condition, Joined):
-        parts = [condition_value(part, bounded) for part in condition.parts]
-        op = "and" if condition.conjunction else "or"
-        return functools.reduce(lambda a, b: Value(op, "bool", (a, b)), parts)
-    assert isinstance(condition, Compare)
-    form = condition.form
-    left = Affine.make({a: -f for a, f in form.terms if f < 0})
-    right = Affine.make({a: f for a, f in form.terms if f > 0})
-    taken = bounded and (left.terms if form.constant > 0 else right.terms)
-    if (form.constant > 0) == bool(taken):
-        left = left - form.constant
-    else:
-        right = right + form.constant
-    return Value("eq" if condition.equality else "le", "bool", (from_affine(left), from_affine(right)))

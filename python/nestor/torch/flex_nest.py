@@ -15,10 +15,11 @@ from ..nests.affine import FALSE, TRUE, Affine, Condition
 from ..nests.assemble import assemble, tolerance_of
 from ..nests.definitions import Index, Scalar, Size, Tensor, indices
 from ..nests.model import Nest
-from ..nests.values import Value, as_type, as_value, cast, constant, exp, from_affine, from_condition, log, select
+from ..nests.values import Value, as_type, as_value, cast, constant, from_affine, from_condition, log, select
 from .captured_tensors import argument_type
 from .importer.bounds import is_never_negative, limits
-from .importer.conditions import FLOOR, HIDDEN, known_forms, may_hide, narrowed, seen_part, sees_a_key
+from .importer.conditions import HIDDEN, known_forms, may_hide, narrowed, seen_part, sees_a_key
+from .importer.exponentials import power as power_of
 from .importer.extents import Symbols, Unsupported
 from .importer.graph import Context
 from .importer.lazy import ELEMENTS, INTEGERS, Builder, Lazy
@@ -57,7 +58,11 @@ def flex_nest(traced, tensors, shape, sizes):
 
 
 class _Scalars(Builder):
-    """A Builder for values of single elements: nothing is stored."""
+    """A Builder for values of single elements: nothing is stored. require: what makes a form >= 0 a condition on sizes."""
+
+    def __init__(self, symbols, require):
+        super().__init__(symbols)
+        self.require = lambda form: require(form, None, f"a place that is there where {form} is not negative alone")
 
     def stored(self, lazy, name, kind=None):
         return lazy
@@ -87,7 +92,7 @@ class _Definition:
         self.traced, self.shape, self.sizes = traced, shape, dict(sizes)
         self.tensors, self.captured, self.given = tensors, {}, {}
         self.symbols, self.known_sizes = Symbols(), {}
-        self.builder = _Scalars(self.symbols)
+        self.builder = _Scalars(self.symbols, self.require)
         self.where, self.conditions = TRUE, []
         self._make_indices()
 
@@ -272,9 +277,9 @@ class _Definition:
         largest, total = (Tensor(name, "f32", self._extents(row)) for name in ("largest", "total"))
         power = Tensor("power", "f32", self._extents(self.places))
         empty = hidden or not self._sees_a_key()
-        largest.write(row, row_at, constant(FLOOR if empty else HIDDEN), suffix="_init")
+        largest.write(row, row_at, constant(HIDDEN), suffix="_init")
         self._sum(largest, row, "r", lambda seen: score[seen], "max")
-        power.write(self.places, at, exp(score[at] - largest[row_at]), where=self.where)
+        power.write(self.places, at, power_of(score[at], largest[row_at], empty), where=self.where)
         element_at = (*row_at, self.element.affine)
         weighted = Tensor("weighted", "f32", [*self._extents(row), self.element.extent])
         weighted.write((*row, self.element), element_at, constant(0.0), suffix="_init")
@@ -345,7 +350,8 @@ def _parts_of(mask):
 def _by_products(value, known):
     """The value with products in place of quotients by constants, which cost several times as much."""
     if id(value) not in known:
-        args = [_by_products(arg, known) for arg in value.args]
+        exact = value.op in ("floor", "lt", "le", "eq") or value.type == "i32"  # the last bit may decide
+        args = value.args if exact else [_by_products(arg, known) for arg in value.args]
         number = args[1].payload if value.op == "div" and value.type == "f32" and args[1].op == "constant" else 0
         if 2.0**-100 < abs(number) < 2.0**100:
             found = args[0] * (1.0 / number)

@@ -99,7 +99,7 @@ def hints_of(graph):
     hints = {}
     for node in graph.nodes:
         value = node.meta.get("val")
-        for extent in getattr(value, "shape", ()) if node.op == "placeholder" else ():
+        for extent in getattr(value, "shape", (value,)) if node.op == "placeholder" else ():
             symbol = getattr(extent, "node", None)
             if symbol is not None and symbol.expr.is_Symbol and symbol.has_hint():
                 hints[str(symbol.expr)] = symbol.hint

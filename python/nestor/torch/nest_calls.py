@@ -41,14 +41,19 @@ def kernel_for(nest, sizes, device, tune="off", budget_s=20):
         return None, str(error)
 
 
-def tune_nest(nest, sizes, device, **options):
+def tune_nest(nest, sizes, device, scalars=None, **options):
     """Tunes a nest for PyTorch's device into the database that nestor.torch takes its kernels from, which then has it. Returns
-    the nestor.Tuning. Raises as nestor.tune does."""
+    the nestor.Tuning. Raises as nestor.tune does. scalars: those that the nest does not have are left out."""
     target = "host" if device.type == "cpu" else f"cuda:{device.index or 0}"
     options = {"db": kernels.database(), "target": target, **options}
-    found = tuning.tune(nest, sizes, **options)
+    found = tuning.tune(nest, sizes, **options, scalars=_own_scalars(nest, scalars or {}))
     kernels.refresh()
     return found
+
+
+def _own_scalars(nest, scalars):
+    """The scalars that a nest has: what ignores scores has no scale."""
+    return {scalar.name: scalars[scalar.name] for scalar in nest.scalars if scalar.name in scalars}
 
 
 def launch(kernel, nest, tensors, sizes, **scalars):
@@ -58,7 +63,7 @@ def launch(kernel, nest, tensors, sizes, **scalars):
     untold = {name: sizes[name] for name in kernel.info["sizes"] if name not in told}
     placed = dict(zip((tensor.name for tensor in nest.arguments), tensors))
     try:
-        kernel(*[placed[name] for name in kernel.tensors], sizes=untold or None, **scalars)
+        kernel(*[placed[name] for name in kernel.tensors], sizes=untold or None, **_own_scalars(nest, scalars))
     except UserError as error:
         return str(error)
     return None

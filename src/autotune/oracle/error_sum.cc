@@ -74,7 +74,11 @@ void ErrorSum::add(ReductionOp op, ElementType type, double term, double error, 
       return;
     case ReductionOp::mul:
       if (error == 0 && inherited_ == 0 && type == ElementType::i32) return;
-      if (std::isfinite(sum)) inherited_ = std::fabs(before) * error + std::fabs(term) * inherited_ + std::fabs(sum) * 0x1p-24;
+      if (std::isfinite(sum)) {
+        // Below the normal numbers a step of f32 is all that is left of its precision.
+        const bool small = std::fabs(sum) < kSmallestNormal && before != 0 && term != 0;
+        inherited_ = std::fabs(before) * error + std::fabs(term) * inherited_ + std::fabs(sum) * 0x1p-24 + (small ? 0x1p-149 : 0);
+      }
       return;
     case ReductionOp::add:
       break;

@@ -305,7 +305,7 @@ Reference::Chunk Reference::evaluate_chunk(int statement, const std::int64_t* di
   if (static_cast<int>(registers_.size()) <= depth_) registers_.push_back(std::make_unique<std::vector<double>>());
   std::vector<double>& registers = *registers_[depth_];
   const std::size_t needed = code.value.registers();
-  const std::size_t wanted = 2 * needed + kChunk * (1 + code.reads.size());
+  const std::size_t wanted = 2 * needed + kChunk * (2 + code.reads.size());
   if (registers.size() < wanted) registers.resize(wanted);
   Leaves leaves(*this, statement, dims, strides, whole, registers.data() + 2 * needed + kChunk);
   ++depth_;
@@ -317,8 +317,13 @@ Reference::Chunk Reference::evaluate_chunk(int statement, const std::int64_t* di
   if (rounding_.statements[statement].reorders) {
     // Terms that are added up in another order: of each step, some roundings of what there is so far.
     constexpr double kRoundings = 4 * 0x1p-24;
-    double* own = registers.data() + (errors - registers.data());
-    for (int k = 0; k < count; ++k) own[k] += std::isfinite(values[k]) ? kRoundings * std::fabs(values[k]) : 0;
+    // In a place of their own: those of a value without roundings are nowhere, or those of what it reads.
+    double* own = registers.data() + wanted - kChunk;
+    for (int k = 0; k < count; ++k) {
+      const double before = errors == nullptr ? 0 : errors[k];
+      own[k] = before + (std::isfinite(values[k]) ? kRoundings * std::fabs(values[k]) : 0);
+    }
+    errors = own;
   }
   return {values, errors, operand_errors(statement, registers.data(), values, count, registers.data() + 2 * needed)};
 }

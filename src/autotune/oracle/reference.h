@@ -85,6 +85,7 @@ struct CompiledStatement {
   std::optional<ReductionOp> reduction;
   ElementType type = ElementType::f32;  ///< of the value
   std::vector<bool> self_dependent;     ///< by dim: reads what other iterations of this dim alone write
+  bool reads_others = false;            ///< reads what some other instance writes
   double points = 0;                    ///< of the bounding box of the domain
   double expanded = 0;                  ///< elementary evaluations of a point, temporaries of single points anew
   bool remembered = false;              ///< points, once evaluated: they take long, or many others read them

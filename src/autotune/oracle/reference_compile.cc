@@ -197,6 +197,14 @@ std::vector<bool> find_self_dependences(const isl::map& write, const std::vector
   return result;
 }
 
+/// Does some instance read what another one writes?
+bool reads_other_instances(const isl::map& write, const std::vector<isl::map>& reads) {
+  return std::any_of(reads.begin(), reads.end(), [&](const isl::map& read) {
+    const isl::map pairs = write.apply_range(read.reverse());
+    return !pairs.is_subset(isl::manage(isl_map_identity(isl_map_get_space(pairs.get()))));
+  });
+}
+
 constexpr std::size_t kMostTerms = 8;  ///< of an element of a sum that are counted one by one
 
 /// Adds the instances of a statement that write an element, by its `rank` coordinates; false: which ones hangs on the element, or they are
@@ -413,6 +421,7 @@ void Reference::compile_statement(const Statement& statement, const Nest&, const
     if (read.tensor == statement.write.tensor) self_reads.push_back(reads.back());
   }
   code.self_dependent = find_self_dependences(write, self_reads, code.dims);
+  code.reads_others = reads_other_instances(write, self_reads);
   const SlotMap slots = dim_slots(code.dims);
   const isl::set domain_params = dims_as_params(isl::manage(isl_map_from_domain_and_range(domain.copy(), domain.copy())));
   for (const isl::pw_aff& index : statement.indices) {
@@ -501,9 +510,8 @@ void Reference::finish_loops(LoopCode& code, bool whole) const {
     ++moving;
     if (whole && statement.self_dependent[k]) return;
   }
-  const bool self_reading =
-      std::find(statement.self_dependent.begin(), statement.self_dependent.end(), true) != statement.self_dependent.end();
-  if (whole && moving > 1 && self_reading) return;
+  // A loop may run along a diagonal.
+  if (whole && moving > 1 && statement.reads_others) return;
   code.strides = std::move(strides);
 }
 

@@ -242,8 +242,11 @@ double floating_error(const ValueCode& code, const ValueCode::Instruction& i, co
       return sum_error(a, b, result);
     case ScalarOp::mul:
       return product_error(a, b, result);
-    case ScalarOp::div:
-      return quotient_error(a, b, result);
+    case ScalarOp::div: {
+      // Quotients may be products with a reciprocal that several share (rule reciprocal): x / x is not 1 then. Of constants they are not.
+      const bool shared = i.b >= 0 && code.instructions()[static_cast<std::size_t>(i.b)].op != ScalarOp::constant;
+      return quotient_error(a, b, result) + (shared && std::isfinite(result) ? 2 * kUnit * std::fabs(result) : 0);
+    }
     case ScalarOp::pow:
       return power_error(a, b, result);
     case ScalarOp::exp:

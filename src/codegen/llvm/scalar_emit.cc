@@ -13,6 +13,7 @@
 #include <cmath>
 #include <limits>
 #include <map>
+#include <set>
 
 namespace nestor {
 namespace {
@@ -26,6 +27,25 @@ class Emitter {
   /// `deep`: shared parts make the expression very long when it is written out.
   Emitter(llvm::IRBuilderBase& b, const MathEmitter& math, const ScalarLeaves& leaves, unsigned width, bool deep)
       : b_(b), math_(math), leaves_(leaves), width_(width), deep_(deep) {}
+
+  /// Notes products of the expression that no fma may take: those that are added to something, or taken from it, where the sum must not have the
+  /// wrong sign. sqrt(m - x y) of a maximum m of products x y, which are rounded there, would be NaN.
+  void find_rounded_products(const ScalarExpr& expression) {
+    expression.visit([&](const ScalarExpr& node) {
+      switch (node.op()) {
+        case ScalarOp::sqrt:
+        case ScalarOp::rsqrt:
+        case ScalarOp::log:
+        case ScalarOp::log1p:
+        case ScalarOp::pow:
+          return round_products_of(node.args()[0]);
+        case ScalarOp::div:
+          return round_products_of(node.args()[1]);
+        default:
+          return;
+      }
+    });
+  }
 
   Value* emit(const ScalarExpr& e, Value* mask) {
     if (Value* value = known(e, mask)) return value;
@@ -49,6 +69,35 @@ class Emitter {
       mask = deep_ && outer != outer_.end() ? outer->second : nullptr;
     }
     return nullptr;
+  }
+
+  /// Products that decide about the sign of a value, in its outermost sums.
+  void round_products_of(const ScalarExpr& e) {
+    if (!visited_.insert(node_identity(e)).second) return;
+    switch (e.op()) {
+      case ScalarOp::neg:
+      case ScalarOp::abs:
+        return round_products_of(e.args()[0]);
+      case ScalarOp::div:
+        return round_products_of(e.args()[0]);
+      case ScalarOp::mul:
+      case ScalarOp::min:
+      case ScalarOp::max:
+        for (const ScalarExpr& arg : e.args()) round_products_of(arg);
+        return;
+      case ScalarOp::select:
+        round_products_of(e.args()[1]);
+        return round_products_of(e.args()[2]);
+      case ScalarOp::add:
+      case ScalarOp::sub:
+        for (const ScalarExpr& arg : e.args()) {
+          const ScalarExpr& term = arg.op() == ScalarOp::neg ? arg.args()[0] : arg;
+          if (term.op() == ScalarOp::mul && term.type() == ElementType::f32) rounded_.insert(node_identity(term));
+        }
+        return;
+      default:
+        return;
+    }
   }
 
   void match(Value*& x, Value*& y) {
@@ -203,7 +252,9 @@ class Emitter {
     const ScalarExpr& first = e.args()[0];
     const bool reciprocal = e.op() == ScalarOp::div && first.op() == ScalarOp::constant && first.number() == 1;
     if (reciprocal && e.type() == ElementType::f32 && is_normal(e.args()[1])) return math_.reciprocal_of_normal(b_, y);
-    return e.args()[0].type() == ElementType::f32 ? binary_float(e.op(), x, y) : binary_int(e.op(), x, y);
+    if (e.args()[0].type() != ElementType::f32) return binary_int(e.op(), x, y);
+    Value* result = binary_float(e.op(), x, y);
+    return rounded_.contains(node_identity(e)) ? math_.rounded(b_, result) : result;
   }
 
   Value* unary_int(ScalarOp op, Value* x) {
@@ -333,6 +384,7 @@ class Emitter {
   }
 
   llvm::IRBuilderBase& b_;
+  std::set<const void*> rounded_, visited_;  ///< products that no fma may take; what was searched for them
   const MathEmitter& math_;
   const ScalarLeaves& leaves_;
   unsigned width_;
@@ -493,7 +545,9 @@ Value* emit_combine(llvm::IRBuilderBase& b, const MathEmitter& math, ReductionOp
 
 Value* emit_scalar(llvm::IRBuilderBase& b, const MathEmitter& math, const ScalarExpr& expr, const ScalarLeaves& leaves,
                    unsigned width, Value* active) {
-  return Emitter(b, math, leaves, width, is_deep(expr)).emit(expr, active);
+  Emitter emitter(b, math, leaves, width, is_deep(expr));
+  emitter.find_rounded_products(expr);
+  return emitter.emit(expr, active);
 }
 
 }  // namespace nestor

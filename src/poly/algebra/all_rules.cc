@@ -54,6 +54,7 @@ const std::vector<Rule>& rules() {
                                      materialize_factor_rule(),
                                      late_definitions_rule(),
                                      early_definitions_rule(),
+                                     fold_storage_rule(),
                                      skip_zeros_rule(),
                                      repeat_elements_rule(),
                                      narrow_copies_rule(),

@@ -16,7 +16,7 @@ void with_candidate_time(const std::function<void()>& compute, double seconds) {
   const auto refuse_late = [&] {
     if (isl_ctx_aborted(context) == 0) return;
     isl_ctx_reset_error(context);
-    user_error("it takes more than {:.0f} seconds from steps to code; fix more sizes to numbers or use fewer steps", seconds);
+    user_error("it takes more than {:.0f} seconds from steps to code; {}", seconds, kMoreSizes);
   };
   try {
     compute();

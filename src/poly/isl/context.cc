@@ -58,7 +58,7 @@ void with_isl_budget(const std::string& what, const std::function<void()>& compu
     isl_ctx_reset_error(context);
     const std::string most =
         late ? fmt::format("{:.0f} seconds of isl's work", seconds) : fmt::format("{} isl operations", operations);
-    user_error("{} takes more than {}; fix more sizes to numbers or use fewer steps", what, most);
+    user_error("{} takes more than {}; {}", what, most, kMoreSizes);
   };
   try {
     compute();

@@ -27,6 +27,9 @@ class IslBudget {
   unsigned long previous_;
 };
 
+/// How messages about too much work for isl go on.
+inline constexpr const char* kMoreSizes = "fix more sizes to numbers or use fewer steps";
+
 /// Runs `compute` under a budget. A quota overrun becomes a UserError that names `what` and how to go on (fix more sizes,
 /// fewer steps); any other isl failure becomes an InternalError that names `what`.
 void with_isl_budget(const std::string& what, const std::function<void()>& compute, std::uint64_t operations = kIslBudget);

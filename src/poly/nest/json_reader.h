@@ -3,22 +3,18 @@
 
 #include "poly/nest/nest.h"
 #include "support/error.h"
+#include "support/system/json_text.h"
 
+#include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
-#include <cmath>
+#include <algorithm>
+#include <initializer_list>
 #include <limits>
 #include <string>
 #include <vector>
 
 namespace nestor {
-
-/// A number, or one of the texts "nan", "inf" and "-inf", which JSON has no numbers for.
-inline nlohmann::json number_to_json(double number) {
-  if (std::isnan(number)) return "nan";
-  if (std::isinf(number)) return number > 0 ? "inf" : "-inf";
-  return number;
-}
 
 /// A value inside a nest file together with its place there, for messages.
 class JsonReader {
@@ -28,6 +24,15 @@ class JsonReader {
   JsonReader at(const char* key) const {
     if (!value_.is_object() || !value_.contains(key)) user_error("{}: the key \"{}\" is missing", place_, key);
     return {value_.at(key), place_ == "nest" ? std::string(key) : place_ + "." + key};
+  }
+  /// Refuses keys other than these: one that is misspelt would be as if it was not there.
+  const JsonReader& only(std::initializer_list<const char*> keys) const {
+    if (!value_.is_object()) user_error("{} must be an object", place_);
+    for (const auto& [key, value] : value_.items()) {
+      if (std::none_of(keys.begin(), keys.end(), [&](const char* known) { return key == known; }))
+        user_error("{}: there is no key \"{}\"; the keys are {}", place_, key, fmt::join(keys, ", "));
+    }
+    return *this;
   }
   bool has(const char* key) const { return value_.is_object() && value_.contains(key) && !value_.at(key).is_null(); }
 
@@ -52,10 +57,7 @@ class JsonReader {
     return value_.get<bool>();
   }
   double number() const {
-    if (value_.is_number()) return value_.get<double>();
-    if (value_ == "inf") return std::numeric_limits<double>::infinity();
-    if (value_ == "-inf") return -std::numeric_limits<double>::infinity();
-    if (value_ == "nan") return std::numeric_limits<double>::quiet_NaN();
+    if (const auto number = number_from_json(value_)) return *number;
     user_error("{} must be a number, \"inf\", \"-inf\" or \"nan\"", place_);
   }
   ElementType type() const {

@@ -27,7 +27,10 @@ using nlohmann::json;
 
 json access_to_json(const Access& access) { return {{"tensor", access.tensor}, {"relation", isl_text(access.relation)}}; }
 
-Access read_access(const JsonReader& reader) { return {reader.at("tensor").text(), read_isl(reader.at("relation"), parse_map)}; }
+Access read_access(const JsonReader& reader) {
+  reader.only({"tensor", "relation"});
+  return {reader.at("tensor").text(), read_isl(reader.at("relation"), parse_map)};
+}
 
 json statement_to_json(const Statement& statement) {
   json reads = json::array();
@@ -47,6 +50,7 @@ json statement_to_json(const Statement& statement) {
 }
 
 Statement read_statement(const JsonReader& reader) {
+  reader.only({"name", "dims", "domain", "write", "reads", "indices", "value", "group", "reduction"});
   std::vector<std::string> dims;
   for (const JsonReader& dim : reader.at("dims").list()) dims.push_back(dim.text());
   std::vector<Access> reads;
@@ -67,6 +71,7 @@ Statement read_statement(const JsonReader& reader) {
 }
 
 Tensor read_tensor(const JsonReader& reader) {
+  reader.only({"name", "type", "role", "shape", "tolerance"});
   Tensor tensor{reader.at("name").text(), reader.at("type").type(), reader.at("role").role(), {}};
   for (const JsonReader& extent : reader.at("shape").list()) tensor.shape.push_back(read_isl(extent, parse_pw_aff));
   if (reader.has("tolerance")) tensor.tolerance = reader.at("tolerance").number();
@@ -74,6 +79,7 @@ Tensor read_tensor(const JsonReader& reader) {
 }
 
 SizeParam read_size(const JsonReader& reader) {
+  reader.only({"name", "min", "max", "specialized", "default"});
   SizeParam size;
   size.name = reader.at("name").text();
   size.min = reader.at("min").integer();
@@ -94,6 +100,7 @@ json sizes_to_json(const Nest& nest) {
 }
 
 Nest read_nest(const JsonReader& reader) {
+  reader.only({"format", "op", "variant", "tolerance", "sizes", "scalars", "context", "tensors", "statements"});
   const std::int64_t format = reader.at("format").integer();
   if (format != kNestFormat) user_error("format: this nest file is of format {}; this program reads {}", format, kNestFormat);
   Nest nest;
@@ -102,6 +109,7 @@ Nest read_nest(const JsonReader& reader) {
   nest.tolerance = reader.at("tolerance").number();
   for (const JsonReader& size : reader.at("sizes").list()) nest.sizes.push_back(read_size(size));
   for (const JsonReader& scalar : reader.at("scalars").list()) {
+    scalar.only({"name", "type", "default", "min", "max"});
     ScalarParam param{scalar.at("name").text(), scalar.at("type").type(), scalar.at("default").number()};
     if (scalar.has("min")) param.minimum = scalar.at("min").number();
     if (scalar.has("max")) param.maximum = scalar.at("max").number();

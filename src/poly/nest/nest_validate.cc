@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cctype>
 #include <cmath>
+#include <limits>
 #include <map>
 #include <optional>
 #include <set>
@@ -13,6 +14,7 @@
 #include "poly/isl/isl_tools.h"
 #include "poly/nest/nest.h"
 #include "poly/nest/nest_sets.h"
+#include "poly/nest/scalar_semantics.h"
 #include "poly/nest/scalar_share.h"
 #include "support/error.h"
 #include "support/scalar_range.h"
@@ -145,6 +147,7 @@ class Validator {
     for (const SizeParam& size : nest_.sizes) claim(size.name, "size");
     for (const ScalarParam& scalar : nest_.scalars) {
       claim(scalar.name, "scalar");
+      check_scalar(scalar);
       if (!in_range(scalar.default_value, scalar))
         user_error("scalar {}: its default {} is not within its range, {}", scalar.name, scalar.default_value,
                    range_text(scalar));
@@ -156,6 +159,22 @@ class Validator {
       if (!statements_.insert(statement.name).second) user_error("two statements are named {}", statement.name);
     }
     if (nest_.statements.empty()) user_error("nest {} has no statement", nest_.op);
+  }
+
+  /// A scalar's numbers are those of its type.
+  static void check_scalar(const ScalarParam& scalar) {
+    const auto fits = [&](double number) {
+      if (scalar.type == ElementType::i32) return number == std::trunc(number) && std::abs(number) <= 0x7fffffff;
+      return std::isinf(number) || std::abs(number) < semantics::kOverflow;
+    };
+    if (scalar.type != ElementType::f32 && scalar.type != ElementType::i32)
+      user_error("scalar {} is of type {}; scalars are f32 or i32", scalar.name, to_string(scalar.type));
+    const auto check = [&](const char* what, double number) {
+      if (!fits(number)) user_error("scalar {}: its {} {} is no {}", scalar.name, what, number, to_string(scalar.type));
+    };
+    check("default", scalar.default_value);
+    if (scalar.minimum != -std::numeric_limits<double>::infinity()) check("min", scalar.minimum);
+    if (scalar.maximum != std::numeric_limits<double>::infinity()) check("max", scalar.maximum);
   }
 
   void check_params(const isl::space& space, const std::string& where) const {
@@ -301,6 +320,11 @@ class Validator {
       if (!domain.is_subset(defined)) {
         user_error("statement {}: index {} is not defined everywhere", statement.name, isl_text(index));
       }
+      const isl::set integers = isl::manage(isl_map_domain(isl_map_from_pw_aff(index.copy())));
+      if (!domain.is_subset(integers)) {
+        user_error("statement {}: index {} is no integer at {}; floor() of it is", statement.name, isl_text(index),
+                   isl_text(domain.subtract(integers).coalesce()));
+      }
     }
   }
 
@@ -341,6 +365,35 @@ class Validator {
       user_error("{}: {} makes an i64; the integers of values are i32", where, to_string(node.op()));
   }
 
+  /// The type that all arguments of the operation must have; nothing: i32 will do as well as f32, or they are conditions.
+  static std::optional<ElementType> argument_type(ScalarOp op) {
+    switch (op) {
+      case ScalarOp::exp:
+      case ScalarOp::exp2:
+      case ScalarOp::log:
+      case ScalarOp::sqrt:
+      case ScalarOp::rsqrt:
+      case ScalarOp::tanh:
+      case ScalarOp::erf:
+      case ScalarOp::sin:
+      case ScalarOp::cos:
+      case ScalarOp::log1p:
+      case ScalarOp::expm1:
+      case ScalarOp::atan:
+      case ScalarOp::pow:
+        return ElementType::f32;
+      case ScalarOp::bit_and:
+      case ScalarOp::bit_or:
+      case ScalarOp::bit_xor:
+      case ScalarOp::shift_left:
+      case ScalarOp::shift_right_logical:
+      case ScalarOp::mul_high_unsigned:
+        return ElementType::i32;
+      default:
+        return std::nullopt;
+    }
+  }
+
   void check_value(const Statement& statement) const {
     const std::string where = "statement " + statement.name;
     if (!statement.value.defined()) user_error("{} has no value", where);
@@ -355,6 +408,9 @@ class Validator {
         if (condition != (type == ElementType::boolean)) {
           user_error("{}: {} takes {} as argument {}, not {}", where, to_string(node.op()), condition ? "bool" : "a number", k,
                      to_string(type));
+        }
+        if (const auto only = argument_type(node.op()); only && type != *only && !is_narrow(type)) {
+          user_error("{}: {} takes {}, not {}; cast it", where, to_string(node.op()), to_string(*only), to_string(type));
         }
         if (is_narrow(type) && node.op() != ScalarOp::select) {
           user_error("{}: no arithmetic on {}; cast it to f32 before {}", where, to_string(type), to_string(node.op()));

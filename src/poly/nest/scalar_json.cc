@@ -2,8 +2,10 @@
 #include "poly/nest/scalar_json.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 
+#include "poly/nest/scalar_semantics.h"
 #include "poly/nest/scalar_share.h"
 
 namespace nestor {
@@ -86,9 +88,20 @@ class Writer {
   json shared_ = json::array();
 };
 
+/// A constant that its type has, or rounds to a number.
+double number_of_type(const JsonReader& reader, ElementType type) {
+  const double number = reader.number();
+  if (type == ElementType::i32 && (number != std::trunc(number) || std::abs(number) > 0x1p31 || number == 0x1p31))
+    user_error("{}: {} is no 32-bit integer", reader.place(), number);
+  if (type == ElementType::f32 && std::isfinite(number) && std::abs(number) >= semantics::kOverflow)
+    user_error("{}: {} is beyond the numbers of f32", reader.place(), number);
+  return number;
+}
+
 ScalarExpr read_node(const JsonReader& reader, const std::vector<ScalarExpr>& shared, int depth) {
   if (depth > kDeepestExpression) user_error("{}: the expression is nested too deeply", reader.place());
   if (reader.at("op").text() == "shared") {
+    reader.only({"op", "ordinal"});
     const std::int64_t ordinal = reader.at("ordinal").integer();
     if (ordinal < 0 || ordinal >= static_cast<std::int64_t>(shared.size())) {
       user_error("{}: there are {} shared expressions before it, so none has the ordinal {}", reader.place(), shared.size(),
@@ -99,16 +112,21 @@ ScalarExpr read_node(const JsonReader& reader, const std::vector<ScalarExpr>& sh
   const ScalarOp op = named(reader.at("op"), scalar_op_from);
   switch (op) {
     case ScalarOp::constant:
-      return ScalarExpr::constant(reader.at("number").number(), reader.at("type").type());
+      reader.only({"op", "number", "type"});
+      return ScalarExpr::constant(number_of_type(reader.at("number"), reader.at("type").type()), reader.at("type").type());
     case ScalarOp::index:
+      reader.only({"op", "ordinal"});
       return ScalarExpr::index(static_cast<int>(reader.at("ordinal").integer()));
     case ScalarOp::scalar:
+      reader.only({"op", "name", "type"});
       return ScalarExpr::scalar(reader.at("name").text(), reader.at("type").type());
     case ScalarOp::read:
+      reader.only({"op", "ordinal", "type"});
       return ScalarExpr::read(static_cast<int>(reader.at("ordinal").integer()), reader.at("type").type());
     default:
       break;
   }
+  op == ScalarOp::cast ? reader.only({"op", "type", "args"}) : reader.only({"op", "args"});
   std::vector<ScalarExpr> args;
   for (const JsonReader& arg : reader.at("args").list()) args.push_back(read_node(arg, shared, depth + 1));
   if (static_cast<int>(args.size()) != arity(op)) {
@@ -124,6 +142,7 @@ json scalar_expr_to_json(const ScalarExpr& expr) { return Writer().write(expr); 
 ScalarExpr read_scalar_expr(const JsonReader& reader) {
   std::vector<ScalarExpr> shared;
   if (!reader.has("shared")) return share_nodes(read_node(reader, shared, 0));
+  reader.only({"shared", "value"});
   for (const JsonReader& expr : reader.at("shared").list()) shared.push_back(share_nodes(read_node(expr, shared, 0)));
   return share_nodes(read_node(reader.at("value"), shared, 0));
 }

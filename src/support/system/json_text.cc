@@ -5,6 +5,10 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
+#include <limits>
+#include <set>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -39,7 +43,20 @@ bool too_deep(std::string_view text) {
 
 nlohmann::json json_from_text(std::string_view text, const std::string& what) {
   if (too_deep(text)) refuse_depth(what);
-  nlohmann::json json = nlohmann::json::parse(text, nullptr, false);
+  // By depth: keys of the objects that are open. Of a key that is there twice, one value would be lost.
+  std::vector<std::set<std::string>> keys;
+  const auto note_keys = [&](int depth, nlohmann::json::parse_event_t event, nlohmann::json& parsed) {
+    if (event == nlohmann::json::parse_event_t::object_start) {
+      keys.resize(static_cast<std::size_t>(depth) + 1);
+      keys.back().clear();
+    } else if (event == nlohmann::json::parse_event_t::key) {
+      keys.resize(static_cast<std::size_t>(depth));
+      if (!keys.back().insert(parsed.get<std::string>()).second)
+        throw UserError(fmt::format("{} has an object with the key {} twice", what, json_to_text(parsed)));
+    }
+    return true;
+  };
+  nlohmann::json json = nlohmann::json::parse(text, note_keys, false);
   if (json.is_discarded()) throw UserError(fmt::format("{} is not valid JSON", what));
   return json;
 }
@@ -57,6 +74,20 @@ void require_flat_json(const nlohmann::json& json, const std::string& what) {
     if (depth > kDeepestJson) refuse_depth(what);
     for (const nlohmann::json& child : *value) open.emplace_back(&child, depth + 1);
   }
+}
+
+nlohmann::json number_to_json(double number) {
+  if (std::isnan(number)) return "nan";
+  if (std::isinf(number)) return number > 0 ? "inf" : "-inf";
+  return number;
+}
+
+std::optional<double> number_from_json(const nlohmann::json& value) {
+  if (value.is_number()) return value.get<double>();
+  if (value == "inf") return std::numeric_limits<double>::infinity();
+  if (value == "-inf") return -std::numeric_limits<double>::infinity();
+  if (value == "nan") return std::numeric_limits<double>::quiet_NaN();
+  return std::nullopt;
 }
 
 std::string json_to_text(const nlohmann::json& json, int indent) {

@@ -3,6 +3,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -19,6 +20,11 @@ nlohmann::json json_or_discarded(std::string_view text);
 
 /// Throws UserError for JSON that somebody else parsed and that is nested too deep.
 void require_flat_json(const nlohmann::json& json, const std::string& what);
+
+/// A number, or one of the texts "nan", "inf" and "-inf", which JSON has no numbers for.
+nlohmann::json number_to_json(double number);
+/// What that has made a value of; nothing: something else has.
+std::optional<double> number_from_json(const nlohmann::json& value);
 
 /// The value as text. What is no UTF-8 in it is replaced. `indent`: as dump() takes it.
 std::string json_to_text(const nlohmann::json& json, int indent = -1);

@@ -11,12 +11,14 @@
 #include <isl/union_map.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 
 namespace nestor {
 namespace {
 
 using Numbers = std::vector<std::int64_t>;
+using samples::number, samples::read, samples::operator*;
 
 std::vector<Numbers> points_of(const isl::set& set) {
   std::vector<Numbers> result;
@@ -143,6 +145,46 @@ TEST(GroupOrder, RowsOfOneStatementFollowEachOther) {
   ASSERT_EQ(spans.size(), 3u);
   EXPECT_LT(spans.at(0).second, spans.at(1).first) << "starts of all sums, then their terms";
   EXPECT_LT(spans.at(1).second, spans.at(2).first);
+}
+
+/// y = x, then y[i, j] = y[i - 1, j + 1] where i + j is even: at some sizes one loop runs along the diagonal.
+TEST(GroupOrder, DiagonalsOfAStatementFollowEachOther) {
+  const Nest nest = samples::NestBuilder("diagonals", {{"N", 3}, {"M", 3}})
+                        .tensor("x", TensorRole::input, {"N", "M"})
+                        .tensor("out", TensorRole::output, {"N", "M"})
+                        .statement("copy[i, j] : 0 <= i < N and 0 <= j < M", "out[i, j]", {"x[i, j]"}, read(0))
+                        .statement("move[i, j] : (i + j) mod 2 = 0 and 0 < i < N and 0 <= j < M - 1", "out[i, j]",
+                                   {"out[i - 1, j + 1]"}, read(0))
+                        .build();
+  for (const std::int64_t rows : {3, 4, 7}) {
+    for (const std::int64_t columns : {3, 4, 8}) {
+      const Sizes sizes{{"N", rows}, {"M", columns}};
+      const HostTensors inputs = make_inputs(nest, sizes, 3);
+      Reference reference(nest, sizes, {}, inputs);
+      reference.evaluate_all(1e9);
+      for (std::int64_t i = 0; i < rows; ++i) {
+        for (std::int64_t j = 0; j < columns; ++j) {
+          std::int64_t from = i, at = j;
+          while ((from + at) % 2 == 0 && from > 0 && at < columns - 1) --from, ++at;
+          EXPECT_EQ(reference.value("out", i * columns + j, 1e9), inputs.at("x").get(from * columns + at)) << i << " " << j;
+        }
+      }
+    }
+  }
+}
+
+/// A chain of products, whose values have no roundings of their own in the definition.
+TEST(GroupOrder, ProductsInARowAreEvaluated) {
+  const Nest nest = samples::NestBuilder("doubled", {{"T", 9}})
+                        .tensor("x", TensorRole::input, {"T"})
+                        .tensor("out", TensorRole::output, {"T + 1"})
+                        .statement("first[t] : t = 0", "out[t]", {}, number(1))
+                        .statement("next[t] : 0 <= t < T", "out[t + 1]", {"out[t]"}, read(0) * number(2))
+                        .build();
+  const Sizes sizes = complete_sizes(nest, {});
+  Reference reference(nest, sizes, {}, make_inputs(nest, sizes, 3));
+  reference.evaluate_all(1e9);
+  for (std::int64_t t = 0; t <= 9; ++t) EXPECT_EQ(reference.value("out", t, 1e9), std::ldexp(1.0, static_cast<int>(t)));
 }
 
 /// Large enough to be distributed, and evaluated as the small one is: the first steps are the same.

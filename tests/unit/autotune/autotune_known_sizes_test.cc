@@ -61,7 +61,6 @@ Nest oscillators() {
 
 TEST(KnownSizes, OfStatesThatABlockKeepsTheNumberOfStepsIsFixed) {
   const Nest nest = oscillators();
-  EXPECT_FALSE(starts(nest, {}));
   const std::set<std::string> fixed = sizes_for(nest);
   EXPECT_EQ(fixed, std::set<std::string>{"T"});
   EXPECT_TRUE(starts(nest, fixed));

@@ -51,7 +51,7 @@ TEST(Proposals, SayWhetherAnyGuessFits) {
   const auto nothing_fits = [](const std::vector<Point>& guesses) {
     const Narrow space(guesses);
     Counter searcher(1);
-    return Proposals(space, searcher).nothing_fits();
+    return Proposals(space, searcher).wants_sizes();
   };
   EXPECT_TRUE(nothing_fits({point(1), point(2)}));
   EXPECT_FALSE(nothing_fits({point(1), point(5)}));

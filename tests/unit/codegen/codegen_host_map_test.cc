@@ -1,4 +1,5 @@
 // copy, map, points: host code means what the interpreter says, for every tail, guard, stride and element type.
+#include "codegen/gpu/backend.h"
 #include "unit/codegen/codegen_host_fixture.h"
 
 namespace nestor::host_test {
@@ -154,6 +155,30 @@ TEST(HostMap, IntegersWrapAndDivideLikeTheInterpreter) {
         op(ScalarOp::mul_high_unsigned, {x, number(1234567)}), op(ScalarOp::min, {x, number(3)}), op(ScalarOp::abs, {x})}) {
     expect_right(elementwise(value, ElementType::i32, ElementType::i32), {{"M", 4}, {"N", 50}}, options);
   }
+}
+
+/// f(a - x c) with a the product x c as memory holds it: 0 exactly, where an fma would leave what the product was rounded by, of either sign.
+ScalarExpr of_difference(ScalarOp function) {
+  const ScalarExpr product = op(ScalarOp::mul, {read(0), f32(0.1)});
+  return op(function, {op(ScalarOp::sub, {ScalarExpr::cast(ElementType::f32, product), product})});
+}
+
+TEST(HostMap, ProductsThatDecideAboutASignAreRounded) {
+  RunOptions options;
+  options.tolerance = 0;
+  for (const ScalarOp function : {ScalarOp::sqrt, ScalarOp::log1p}) {
+    options.reference = [](std::map<std::string, std::vector<double>>& memory) {
+      std::fill(memory.at("out").begin(), memory.at("out").end(), 0.0);
+    };
+    expect_right(elementwise(of_difference(function)), {{"M", 3}, {"N", 65}}, options);
+  }
+  // On a GPU ptxas would make an fma of what LLVM has left apart.
+  const auto rounds = [](ScalarOp function) {
+    const ScalarExpr value = op(function, {op(ScalarOp::sub, {f32(1), op(ScalarOp::mul, {read(0), f32(0.1)})})});
+    return compile_nvptx(elementwise(value), {}).ir.find("nvvm.mul.rn.f") != std::string::npos;
+  };
+  EXPECT_TRUE(rounds(ScalarOp::sqrt));
+  EXPECT_FALSE(rounds(ScalarOp::exp)) << "no sign is decided here";
 }
 
 TEST(HostMap, BroadcastsAndIndices) {

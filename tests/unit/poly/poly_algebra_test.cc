@@ -68,7 +68,7 @@ TEST(Algebra, RulesCarryTheirProofAndRounding) {
                  "integer_product", "bf16x6", "bf16x3", "join_dims", "repeat_elements", "row_reduction", "gather_rows",
                  "join_short_rows", "forward_pieces", "nest_operands", "log_quotient", "split_dims", "finite_masks",
                  "nest_extrema", "prefix_reduction", "reroll_sums", "reroll_terms", "chain_order", "leave_out",
-                 "early_definitions", "unskew_dims", "flatten_sums", "local_extremum"));
+                 "early_definitions", "unskew_dims", "flatten_sums", "local_extremum", "fold_storage"));
 }
 
 TEST(Algebra, ReciprocalMakesAQuotientByARowsValueAProduct) {
@@ -412,6 +412,25 @@ TEST(KeepResult, ReadersUseACopyAndTheResultIsStoredFromIt) {
   EXPECT_EQ(value_text(kept, "squares_update"), "((x - mean_kept) * (x - mean_kept))");
   EXPECT_TRUE(targets_of(kept, "keep_result").empty());
   EXPECT_TRUE(targets_of(samples::late_division_norm(), "keep_result").empty()) << "the mean is no result";
+}
+
+/// A sum of all elements, and what is made of each once it is known: no block could keep them that long.
+TEST(KeepResult, WhatWaitsForAllElementsReadsTheResult) {
+  const Nest nest =
+      samples::NestBuilder("shares", {{"M", 4}, {"N", 5}})
+          .tensor("x", TensorRole::input, {"M", "N"})
+          .tensor("twice", TensorRole::output, {"M", "N"})
+          .tensor("total", TensorRole::temporary, {})
+          .tensor("out", TensorRole::output, {"M", "N"})
+          .statement("twice[i, j] : 0 <= i < M and 0 <= j < N", "twice[i, j]", {"x[i, j]"}, read(0) * number(2))
+          .statement("total_init[]", "total[]", {}, number(0))
+          .statement("total[i, j] : 0 <= i < M and 0 <= j < N", "total[]", {"twice[i, j]"}, read(0), ReductionOp::add)
+          .statement("out[i, j] : 0 <= i < M and 0 <= j < N", "out[i, j]", {"twice[i, j]", "total[]"}, read(0) * read(1))
+          .build();
+  const Nest kept = rule("keep_result").apply(nest, {"twice"}).nest;
+  ASSERT_NO_THROW(validate(kept));
+  EXPECT_EQ(value_text(kept, "total"), "twice_kept");
+  EXPECT_EQ(value_text(kept, "out"), "(twice * total)");
 }
 
 TEST(Recompute, ReadersComputeTheValueAndItNeedsNoPlace) {

@@ -99,6 +99,34 @@ TEST(RowReduction, OtherReductionsStayAsTheyAre) {
   EXPECT_EQ(targets(shifted("-3", "0")).size(), 1U) << "rows from 3 on";
 }
 
+/// Squares that are returned, and summed up, beside a sum of inputs.
+TEST(RowReduction, WhatIsMadePointByPointIsReducedWhereItIsMade) {
+  const auto nest = [](std::int64_t rows, TensorRole role) {
+    return NestBuilder("norm", {{"M", rows}, {"N", 1024}})
+        .tensor("x", TensorRole::input, {"M", "N"})
+        .tensor("square", role, {"M", "N"})
+        .tensor("sum", TensorRole::temporary, {})
+        .tensor("other", TensorRole::temporary, {})
+        .tensor("out", TensorRole::output, {"M", "N"})
+        .statement("square[i, j] : 0 <= i < M and 0 <= j < N", "square[i, j]", {"x[i, j]"}, read(0) * read(0))
+        .statement("sum_init[]", "sum[]", {}, number(0))
+        .statement("sum[i, j] : 0 <= i < M and 0 <= j < N", "sum[]", {"square[i, j]"}, read(0), ReductionOp::add)
+        .statement("other_init[]", "other[]", {}, number(0))
+        .statement("other[i, j] : 0 <= i < M and 0 <= j < N", "other[]", {"x[i, j]"}, read(0), ReductionOp::add)
+        .statement("out[i, j] : 0 <= i < M and 0 <= j < N", "out[i, j]", {"square[i, j]", "sum[]", "other[]"},
+                   read(0) * read(1) + read(2))
+        .build();
+  };
+  EXPECT_EQ(targets(nest(1024, TensorRole::output)), std::vector<Target>({{"sum", "j"}, {"other", "j"}}));
+  EXPECT_EQ(targets(nest(1024, TensorRole::temporary)).size(), 2U) << "read by others as well";
+  EXPECT_TRUE(targets(nest(1000, TensorRole::output)).empty()) << "few elements";
+  EXPECT_TRUE(targets(nest(1 << 17, TensorRole::output)).empty()) << "more rows than one block adds up";
+  const Nest before = nest(1024, TensorRole::output), after = along_rows(before);
+  EXPECT_THAT(statement_names(after),
+              ElementsAre("square", "sum_rows_init", "sum_rows", "sum_init", "sum", "other_init", "other", "out"));
+  EXPECT_EQ(differences(before, after, {{"M", 2}, {"N", 3}}, 50), 0);
+}
+
 /// out[p, q] = sum over i, j of (x y)[p, i, j] z[q, i, j]: results are a product of matrices themselves.
 TEST(RowReduction, ProductsOfMatricesStaySo) {
   const std::string pair = "0 <= p < P and 0 <= i < I and 0 <= j < J", element = "0 <= p < P and 0 <= q < Q";

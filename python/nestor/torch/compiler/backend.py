@@ -2,8 +2,11 @@
 
 import dataclasses
 
+import torch
 from torch._inductor import config
 from torch._inductor.compile_fx import compile_fx, compile_fx_inner
+from torch._subclasses import FakeTensor
+from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from ...errors import UserError
 from . import background, kept_reports, races
@@ -25,6 +28,10 @@ class Session:
 
     def compile(self, module, inputs):
         """What Inductor makes of a graph, with the pass in its slot for this compilation alone."""
+        foreign = next((type(each).__name__ for each in inputs if _is_foreign(each)), None)
+        if foreign is not None:
+            say_once(("subclass", foreign), f"Inductor compiles this alone, as an input is a {foreign}, a subclass of Tensor")
+            return compile_fx(module, inputs, config_patches=self.options.patches())
         inner = self._inner if self.options.tune == "background" else compile_fx_inner
         identity = self._settings["post_grad_custom_pre_pass"].uuid()
         if self.options.report is not None and identity is not None:
@@ -87,6 +94,12 @@ class Session:
             say_once("tuning", f"regions are not tuned: {error}")
             return found
         return replaceable
+
+
+def _is_foreign(found):
+    """Whether an input is of a subclass of Tensor that AOTAutograd does not take apart."""
+    return isinstance(found, torch.Tensor) and type(found) not in (
+        torch.Tensor, torch.nn.Parameter, FakeTensor) and not is_traceable_wrapper_subclass(found)
 
 
 def _warn_of_missing(rewriting, options):

@@ -24,9 +24,10 @@ _worker = None
 class Replaceable:
     """Compiled code of a graph, called as Inductor's is. `replace` puts other code in its place; calls that run finish with the
     old one."""
-    _boxed_call = True  # AOTAutograd: arguments come as one list, which the code may empty
 
     def __init__(self, compiled):
+        # AOTAutograd: arguments come as one list, which the code may empty. It copies attributes of objects alone.
+        self._boxed_call = True
         self._compiled = compiled
 
     def __call__(self, arguments):

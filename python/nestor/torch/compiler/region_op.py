@@ -10,8 +10,9 @@ import torch
 from ...errors import DeviceError, NotFound, UserError
 from ..kernels import missing_message, opened
 from .description import Description, dtype_of, extents
-from .verification import check
+from .verification import check, is_telling
 
+_MOST_CHECKS = 16  # of results that are all 0, NaN or infinite, which tell little
 _MAX_SIZES = 1024  # that a region remembers; then it starts afresh
 _lock = threading.Lock()
 _said = set()
@@ -50,7 +51,7 @@ class Region:
     def __init__(self, description, database, verify):
         self.description, self.database = description, database
         self.refused = None  #: why its kernel is not used any more
-        self._unchecked = verify
+        self._unchecked, self._checks = verify, 0
         self._lock = threading.RLock()
         self._calls, self._modules = {}, {}
 
@@ -119,9 +120,10 @@ class Region:
         with self._lock:
             if not self._unchecked:
                 return results
-            self._unchecked = False
             module = self.module(sizes, inputs[0].device)
             reason, expected = check(module, inputs, results)
+            self._checks += 1
+            self._unchecked = reason is None and self._checks < _MOST_CHECKS and not is_telling(expected)
             if reason is None:
                 return results
             self.refused = reason

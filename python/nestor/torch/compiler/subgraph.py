@@ -4,6 +4,7 @@ A call is [op, args, kwargs]; inputs of the region and results of calls are numb
 """
 
 import functools
+import math
 import operator
 
 import torch
@@ -41,6 +42,8 @@ def _encode(found, numbers, symbols):
     if isinstance(found, torch.fx.Node):
         if found in numbers:
             return {"value": numbers[found]}
+        if isinstance(found.meta["val"], torch.Tensor):
+            raise UserError(f"PyTorch's ops read {found}, and the nest does not")
         return {"size": size_text(found.meta["val"], symbols)}
     if isinstance(found, (list, tuple)):
         return [_encode(each, numbers, symbols) for each in found]
@@ -77,9 +80,14 @@ def _compiled(text):
     return compile(text, "<size>", "eval")
 
 
+_FUNCTIONS = {  # that PythonPrinter writes; sizes may be symbolic
+    "__builtins__": {}, "abs": abs, "math": math, "max": lambda *sizes: functools.reduce(torch.sym_max, sizes),
+    "min": lambda *sizes: functools.reduce(torch.sym_min, sizes)}
+
+
 def size_value(text, sizes):
     """The value of what size_text made, at {name: value}; values may be symbolic."""
-    return text if isinstance(text, int) else eval(_compiled(text), {"__builtins__": {}}, sizes)  # noqa: S307  our own text
+    return text if isinstance(text, int) else eval(_compiled(text), dict(_FUNCTIONS), sizes)  # noqa: S307  our own text
 
 
 def decode_calls(calls, outputs, count, sizes, device, compiled=False):

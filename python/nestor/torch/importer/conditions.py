@@ -10,7 +10,8 @@ from ...nests.values import Value, as_type, cast, constant, from_affine, from_co
 from .bounds import is_never_negative
 
 HIDDEN = float("-inf")  #: the score of a key that is not seen
-FLOOR = -1e30  #: below every score of ordinary data: where a row's maximum starts if the row may see nothing
+FLOOR = -1e30  #: below every score of ordinary data: a constant up to it hides what it is added to
+LEAST = -3.4028234663852886e38  #: the least finite number of f32
 _MOST_CHOICES = 8
 _MOST_PIECES = {0: 8, 1: 3, 2: 1}  # of a domain, by the quotients in it; what would bring more is tested instead
 
@@ -209,11 +210,27 @@ def _choices(value):
 
 def folded(value, condition, holds_):
     """The value where a condition holds (TRUE) or does not (FALSE), with constants folded."""
+    return _once(functools.partial(_folded, condition, holds_))(value)
+
+
+def _once(function):
+    """A function of values that looks at each one once. It is given itself, too."""
+    known = {}
+
+    def found(value):
+        if id(value) not in known:
+            known[id(value)] = function(found, value), value  # which keeps its identity
+        return known[id(value)][0]
+
+    return found
+
+
+def _folded(condition, holds_, inner, value):
     if value.op == "condition":
         return from_condition(holds_ if value.payload == condition else ~holds_ if value.payload == ~condition else value.payload)
     if value.op not in _TRANSPARENT:
         return value
-    args = [folded(arg, condition, holds_) for arg in value.args]
+    args = [inner(arg) for arg in value.args]
     if all(one is other for one, other in zip(args, value.args)):
         return value
     if value.op == "select":
@@ -244,22 +261,30 @@ def _sum_of(value, args):
 
 def _is_low(value, lowest):
     """Whether a value is a constant that hides a score, whatever is added to it."""
+    return _once(functools.partial(_lies_low, lowest))(value)
+
+
+def _lies_low(lowest, inner, value):
     if value.op == "constant":
         return value.type == "f32" and value.payload <= lowest
     if value.op == "select":
-        return all(_is_low(arg, lowest) for arg in value.args[1:])
+        return all(map(inner, value.args[1:]))
     if value.op == "add":
-        return any(_is_low(arg, lowest) for arg in value.args)
-    return value.op in ("sub", "cast") and _is_low(value.args[0], lowest)
+        return any(map(inner, value.args))
+    return value.op in ("sub", "cast") and inner(value.args[0])
 
 
 def with_hidden(value, lowest):
     """What a mask adds, with -inf for constants up to `lowest`."""
+    return _once(functools.partial(_with_hidden, lowest))(value)
+
+
+def _with_hidden(lowest, inner, value):
     if value.op == "constant":
         return constant(HIDDEN) if value.payload <= lowest else value
     if value.op != "select":
         return value
-    return select(value.args[0], *(with_hidden(arg, lowest) for arg in value.args[1:]), value.payload)
+    return select(value.args[0], *map(inner, value.args[1:]), value.payload)
 
 
 def sees_a_key(where, key, others=()):
@@ -270,6 +295,10 @@ def sees_a_key(where, key, others=()):
 
 def may_hide(value):
     """Whether a score may be -inf by what is in it besides the product of query and key: a constant, or data that is added."""
+    return _once(_may_hide)(value)
+
+
+def _may_hide(inner, value):
     if value.op in ("constant", "read"):
         return is_hidden(value) or (value.op == "read" and value.type != "i32" and not value.payload[0].name.endswith("dot"))
     if value.op in ("exp", "exp2", "tanh", "erf", "lt", "le", "eq", "and", "or", "not"):
@@ -277,7 +306,7 @@ def may_hide(value):
     args = value.args[1:] if value.op == "select" else value.args
     if value.op in ("mul", "div"):  # of infinite data, a row has a NaN
         args = [arg for arg in args if arg.op not in ("read", "cast")]
-    return value.op == "log" or any(may_hide(arg) for arg in args)
+    return value.op == "log" or any(map(inner, args))
 
 
 def without_quotients(condition, index):

@@ -1,8 +1,7 @@
 """Pointwise ops that every reader computes for itself: what is made of little data, such as the mask that all layers of a model
 share, made of a padding mask and of indices."""
 
-from ...nests.affine import Affine
-from ...nests.values import as_value, nodes_of
+from ...nests.values import nodes_of
 from .graph import kind_of
 from .lazy import LIGHT, Lazy
 
@@ -49,5 +48,5 @@ def _operations(found):
     """How many operations an element takes; None for what is no arithmetic."""
     if not isinstance(found, Lazy):
         return None
-    nodes = nodes_of(as_value(found.element(tuple(Affine.variable(f"?{number}") for number in range(len(found.atoms))))))
+    nodes = nodes_of(found.probe())
     return len(nodes) if all(node.op in LIGHT for node in nodes) else None

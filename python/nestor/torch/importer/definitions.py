@@ -153,8 +153,8 @@ def native_layer_norm_backward(context, gradient, x, shape, mean, rstd, weight, 
 
 
 def attention(context, query, key, value, mask=None, causal=False, scale=None, grouped=False, hides=None):
-    """(softmax(scale query key^T + mask) value, the logarithm of the sum of exponentials). Rows that see nothing are 0. hides:
-    constants in a mask up to this one stand for -inf; None: those that hide a key by the mask's type do."""
+    """(softmax(scale query key^T + mask) value, the Powers of its rows). Rows that see nothing are 0. hides: constants in a
+    mask up to this one stand for -inf; None: those that hide a key by the mask's type do."""
     if grouped and query.shape[-3] != key.shape[-3]:
         group = quotient(query.shape[-3], key.shape[-3])
         key, value = (_repeated(each, group) for each in (key, value))
@@ -171,9 +171,20 @@ def attention(context, query, key, value, mask=None, causal=False, scale=None, g
         scores = combine(context, lambda s, m: s + (m if hides is None else with_hidden(m, hides)), scores, mask)
     powers = powers_of(context, scores, -1, mask is not None, lowest)
     out = contract(context, f"{letters}ij,{letters}jd->{letters}id", powers.terms, value, name=f"{context.name}_out")
-    out = combine(context, powers.quotient, out, powers.total)
-    lse = combine(context, lambda m, t: m + log(t), powers.largest, powers.total)
-    return out, lse.mapped(lse.dims[:-1], [variable(k) for k in range(len(lse.atoms))])
+    return combine(context, powers.quotient, out, powers.total), powers
+
+
+def _logarithm(context, powers, of_empty):
+    """The logarithm of each row's sum of exponentials, for gradients. of_empty: what it is of rows that see nothing."""
+    if powers.empty and of_empty is None:
+        return Unsupported("what attention saves for its gradient of rows that may see nothing")
+
+    def logarithm(largest, total):
+        found = largest + log(total)
+        return select(total == 0.0, of_empty, found) if powers.empty else found
+
+    lse = combine(context, logarithm, powers.largest, powers.total)
+    return lse.mapped(lse.dims[:-1], [variable(k) for k in range(len(lse.atoms))])
 
 
 def _repeated(x, group):
@@ -228,7 +239,7 @@ def scaled_dot_product_attention(context,
     note="no dropout; the result and its log-sum-exp",
     product=True)
 def flash_attention(context, query, key, value, dropout=0.0, causal=False, debug=False, *, attn_mask=None, scale=None):
-    return _with_lse(context, query, key, value, attn_mask, dropout, causal, scale)
+    return _with_lse(context, query, key, value, attn_mask, dropout, causal, scale, of_empty=0.0)
 
 
 @op("aten._scaled_dot_product_efficient_attention.default",
@@ -236,7 +247,7 @@ def flash_attention(context, query, key, value, dropout=0.0, causal=False, debug
     note="no dropout; the result and its log-sum-exp",
     product=True)
 def efficient_attention(context, query, key, value, bias, compute_lse, dropout=0.0, causal=False, debug=False, *, scale=None):
-    return _with_lse(context, query, key, value, bias, dropout, causal, scale)
+    return _with_lse(context, query, key, value, bias, dropout, causal, scale, of_empty=0.0)
 
 
 @op("aten._scaled_dot_product_cudnn_attention.default",
@@ -258,9 +269,9 @@ def overrideable_attention(context, query, key, value, bias=None, dropout=0.0, c
 CUDNN_HIDES = torch.finfo(torch.float16).min  #: in masks of all types, which bf16 rounds to -65536
 
 
-def _with_lse(context, query, key, value, mask, dropout, causal, scale, hides=None):
+def _with_lse(context, query, key, value, mask, dropout, causal, scale, hides=None, of_empty=None):
     if dropout:
         raise Unsupported("random numbers")
-    out, lse = attention(context, query, key, value, mask, causal, scale, hides=hides)
+    out, powers = attention(context, query, key, value, mask, causal, scale, hides=hides)
     rest = [Unsupported("what attention saves for its gradient")] * (len(context.dtypes) - 2)
-    return typed(context, out, context.dtypes[0]), lse, *rest
+    return typed(context, out, context.dtypes[0]), _logarithm(context, powers, of_empty), *rest

@@ -7,9 +7,9 @@ import torch
 
 from ...nests import definitions as nests
 from ...nests.affine import TRUE
-from ...nests.values import as_type, exp, from_condition, select
+from ...nests.values import as_type, exp, from_condition, maximum, select
 from .bounds import is_never_negative
-from .conditions import FLOOR, HIDDEN, may_hide, narrowed, seen_part, sees_a_key
+from .conditions import FLOOR, HIDDEN, LEAST, may_hide, narrowed, seen_part, sees_a_key
 from .lazy import Lazy, aligned, pointwise, tensor_name
 
 
@@ -40,14 +40,19 @@ def lowest_of(dtype):
     return max(FLOOR, torch.finfo(dtype).min) if dtype == torch.float16 else FLOOR
 
 
+def power(score, largest, empty):
+    """exp(score - largest). empty: all scores of a row may be -inf, and then these are 0."""
+    return exp(score - (maximum(largest, LEAST) if empty else largest))
+
+
 def powers_of(context, x, dim, safe=False, lowest=None):
     """The Powers of x over a dim. safe: rows of -inf are 0, else NaN. lowest: numbers up to this one hide what they are added
     to."""
     score, empty = _seen(context, x, dim, safe, lowest_of(x.dtype) if lowest is None else lowest)
-    largest = context.builder.reduced("max", score, [dim], True, f"{context.name}_max", score.support, FLOOR if empty else None)
+    largest = context.builder.reduced("max", score, [dim], True, f"{context.name}_max", score.support)
 
     def inner(indices):
-        return exp(score.inside(indices) - aligned([score, largest])[1][1].element(indices))
+        return power(score.inside(indices), aligned([score, largest])[1][1].element(indices), empty)
 
     terms = context.builder.partly(Lazy.supported(score.dims, torch.float32, score.support, inner), f"{context.name}_exp")
     total = context.builder.reduced("add", terms, [dim], True, f"{context.name}_sum")
@@ -72,8 +77,11 @@ def _seen(context, x, dim, safe, lowest):
     if len(places) == 1:
         key = own[places[0]]
         seen, rest = seen_part(value, lowest)
+        nonempty = sees_a_key(seen, key, _places(own, key))
+        if safe and not nonempty:  # a row that finite numbers hide altogether is a mean, not 0
+            seen, rest = seen_part(value, HIDDEN)
+            nonempty = sees_a_key(seen, key, _places(own, key))
         where, tests = narrowed(TRUE, from_condition(seen), key)
-        nonempty = sees_a_key(where, key, _places(own, key))
         if where != TRUE and (safe or nonempty):
             for test in reversed(tests):
                 rest = select(test, rest, HIDDEN, False)

@@ -35,6 +35,8 @@ class Symbols:
         if name not in self._sizes:
             if name.startswith("u"):
                 raise Unsupported(f"the size {name} depends on data")
+            if self.hints.get(name, 1) < 1:
+                raise Unsupported(f"the size {name} is not positive")
             self._sizes[name] = Size(name, int(self.hints.get(name, 16)))
         return self._sizes[name]
 

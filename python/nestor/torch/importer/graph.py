@@ -6,8 +6,9 @@ import torch
 
 from ...nests.values import as_value, from_affine
 from .bounds import is_never_negative
+from .exact import HIGH, LOW
 from .extents import Unsupported, expression
-from .lazy import Lazy
+from .lazy import FLOATS, Lazy
 from .table import RULES, name_of
 
 
@@ -106,6 +107,10 @@ class Context:
             return found.element(())
         if hasattr(found, "node") or hasattr(found, "free_symbols"):
             return from_affine(self.symbols.affine(expression(found)))
+        if isinstance(found, int) and not LOW <= found <= HIGH:
+            if self.dtype not in FLOATS:
+                raise Unsupported(f"the integer {found}, which 32 bits do not hold")
+            found = float(found)
         return as_value(found)
 
 

@@ -12,6 +12,8 @@ from ...nests import definitions as nests
 from ...nests.affine import TRUE, Affine, Condition
 from ...nests.reductions import neutral
 from ...nests.values import Value, as_type, as_value, constant, from_condition, nodes_of, select, widened
+from .bounds import is_never_negative
+from .exact import is_inside, range_of
 from .extents import Unsupported, atoms_of, common, expression, is_one, product, regrouped, variable
 
 ELEMENTS = {torch.float32: "f32", torch.float16: "f16", torch.bfloat16: "bf16", torch.int32: "i32",
@@ -37,18 +39,27 @@ def conform(value, dtype):
     if dtype in INTEGERS:
         value = as_number(value)
         found = as_type(value, "i32")
-        if dtype != torch.int32 and found.affine is None and not _fits(found):
+        if dtype != torch.int32 and not (_fits(found) if dtype == torch.int64 else _is_narrow(found, dtype)):
             raise Unsupported(
-                f"the nest format has no {str(dtype).removeprefix('torch.')} arithmetic that 32 bits may be too few for")
+                f"the nest format has no {str(dtype).removeprefix('torch.')} arithmetic that 32 bits may be too few for"
+                if dtype == torch.int64 else f"the nest format has no {str(dtype).removeprefix('torch.')}, whose values wrap")
         return found
     raise Unsupported(f"the nest format has no {str(dtype).removeprefix('torch.')}")
 
 
 def _fits(value):
     """Whether an operation on integers that fit in 32 bits gives one: sums of indices do, sums of data may not."""
-    if value.op in ("read", "select", "min", "max", "cast"):
+    if value.affine is not None or value.op in ("read", "select", "min", "max", "bit_and", "bit_or", "bit_xor"):
         return True
+    if value.op == "cast":
+        return is_inside(range_of(value.args[0]))
     return value.op in ("abs", "neg", "add", "sub") and not any(node.op == "read" for node in nodes_of(value))
+
+
+def _is_narrow(value, dtype):
+    """Whether an integer plainly fits in a type of few bits."""
+    limits = torch.iinfo(dtype)
+    return is_inside(range_of(value), limits.min, limits.max)
 
 
 def as_number(value):
@@ -99,17 +110,21 @@ class Lazy:
         return tuple(product(dim) for dim in self.dims)
 
     def probe(self):
-        """Raises Unsupported if elements cannot be said."""
-        self.element(tuple(Affine.variable(f"?{k}") for k in range(len(self.atoms))))
+        """An element at indices ?0, ?1, ... Raises Unsupported if elements cannot be said."""
+        return as_value(self.element(tuple(Affine.variable(f"?{k}") for k in range(len(self.atoms)))))
 
     def dim(self, number):
         """A dim's number from 0, given as PyTorch has it."""
         return number % len(self.dims) if self.dims else 0
 
     def flat(self, dim):
-        """The numbers of a dim's atoms in the flat row."""
+        """The numbers of a dim's atoms in the flat row. A tensor without dims has one of 1, as PyTorch has it."""
         first = sum(len(each) for each in self.dims[:dim])
-        return range(first, first + len(self.dims[dim]))
+        return range(first, first + sum(len(each) for each in self.dims[dim:dim + 1]))
+
+    def atoms_along(self, dims):
+        """The atoms of dims, which are given as PyTorch has them."""
+        return [self.atoms[number] for dim in sorted({self.dim(dim) for dim in dims}) for number in self.flat(dim)]
 
     def mapped(self, dims, forms):
         """A view: forms[k] is the index of the old atom k as an Affine of the variables of the new flat atoms."""
@@ -220,6 +235,15 @@ class Builder:
 
     def __init__(self, symbols):
         self.symbols = symbols
+        self.conditions = []  #: on sizes, under which all that is read is there
+
+    def require(self, form):
+        """Makes form >= 0 a condition on sizes, where it is not plainly so."""
+        hints = self.symbols.hints
+        if form.names() <= hints.keys() and form.value(hints) < 0:
+            raise Unsupported("reads at indices that lie outside at sizes such as these")
+        if not is_never_negative(form) and (form >= 0) not in self.conditions:
+            self.conditions.append(form >= 0)
 
     def extents(self, atoms):
         return [self.symbols.affine(atom) for atom in atoms]
@@ -271,9 +295,9 @@ class Builder:
             return lazy
         return self.partly(lazy, name, "bool" if lazy.dtype == torch.bool else None)
 
-    def reduced(self, op, lazy, dims, keep, name, where=None, start=None):
+    def reduced(self, op, lazy, dims, keep, name, where=None):
         """A reduction over dims; keep: these dims stay, as 1. where: the condition at indices under which elements are taken, for
-        sums that of being other than 0; start: a number, if not the reduction's neutral one. The result costs nothing."""
+        sums that of being other than 0. The result costs nothing."""
         where = where or (lazy.support if op == "add" else None)
         dims = sorted({lazy.dim(dim) for dim in dims})
         over = {number for dim in dims for number in lazy.flat(dim)}
@@ -285,14 +309,14 @@ class Builder:
         element = as_number((lazy.inside if where else lazy.element)(at))
         left = [() if dim in dims else atoms for dim, atoms in enumerate(lazy.dims) if keep or dim not in dims]
         return self.sum_of(op, widened(element), outer, inner, left, lazy.dtype, name,
-                           where(at) if where else TRUE, start)
+                           where(at) if where else TRUE)
 
-    def sum_of(self, op, value, outer, inner, dims, dtype, name, where=TRUE, start=None):
+    def sum_of(self, op, value, outer, inner, dims, dtype, name, where=TRUE):
         """The tensor over `outer` that reduces a value over `inner`, where a condition holds."""
         kind = "i32" if value.type == "i32" else "f32"
         tensor = nests.Tensor(tensor_name(name), kind, [index.extent for index in outer])
         at = tuple(index.affine for index in outer)
-        tensor.write(outer, at, neutral(op, kind) if start is None else constant(start), suffix="_init")
+        tensor.write(outer, at, neutral(op, kind), suffix="_init")
         tensor.write((*outer, *inner), at, value, reduction=op, where=where)
         return self.of_tensor(tensor, dims, dtype)
 
@@ -322,7 +346,7 @@ _MOST_LIGHT = 16
 
 def _nodes_of(lazy):
     """The nodes of an element."""
-    return nodes_of(as_value(lazy.element(tuple(Affine.variable(f"?{number}") for number in range(len(lazy.atoms))))))
+    return nodes_of(lazy.probe())
 
 
 def is_random(lazy):

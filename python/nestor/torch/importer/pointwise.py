@@ -1,15 +1,18 @@
 """Pointwise ops: a table from op to the value of an element."""
 
 import dataclasses
+import functools
 import math
+import operator
 
 import torch
 
 from ...nests import values as v
-from ...nests.values import (absolute, as_type, atan, cast, cos, erf, exp, exp2, expm1, floor, log, log1p, maximum, minimum,
-                             rsqrt, select, sin, sqrt, tanh)
+from ...nests.values import (absolute, as_type, atan, cast, constant, cos, erf, exp, exp2, expm1, floor, log, log1p, maximum,
+                             minimum, rsqrt, select, sin, sqrt, tanh)
+from .exact import HIGH
 from .extents import Unsupported
-from .lazy import FLOATS, Lazy, as_number, conform, pointwise
+from .lazy import FLOATS, INTEGERS, Lazy, as_number, conform, pointwise
 from .table import op
 
 
@@ -65,6 +68,21 @@ def gelu(x, approximate="none"):
     return 0.5 * x * (1 + erf(x * math.sqrt(0.5)))
 
 
+def _half_exp(x):
+    """exp(|x|) / 2, also where exp(|x|) is beyond f32."""
+    root = exp(0.5 * absolute(real(x)))
+    return (0.5 * root) * root
+
+
+def sinh(x):
+    """Of small numbers by expm1, as exponentials cancel."""
+    x = real(x)
+    large = select(x < 0, -_half_exp(x), _half_exp(x))
+    return select(absolute(x) > _LARGE, large, 0.5 * (expm1(x) - expm1(-x)))
+
+
+_LARGE = 40  # exp(-40) is less than the last bit of exp(40)
+
 for _name, _function in {
         "abs": absolute,
         "exp": exp,
@@ -90,18 +108,15 @@ for _name, _function in {
         "silu": lambda x: x * sigmoid(x),
         "trunc": lambda x: select(x < 0, -floor(-x), floor(x)),
         "mish": lambda x: x * tanh(softplus(x)),
-        "erfc": lambda x: 1 - erf(x),
-        "log2": lambda x: log(x) * (1 / math.log(2)),
-        "log10": lambda x: log(x) * (1 / math.log(10)),
         "log_sigmoid": lambda x: -softplus(-x),
         "hardsigmoid": lambda x: minimum(maximum(x + 3, 0), 6) / 6,
         "hardswish": lambda x: x * minimum(maximum(x + 3, 0), 6) / 6,
-        "sinh": lambda x: 0.5 * (exp(x) - exp(-x)),
-        "cosh": lambda x: 0.5 * (exp(x) + exp(-x)),
+        "sinh": sinh,
+        "cosh": lambda x: _half_exp(x) + 0.25 / _half_exp(x),
         "frac": lambda x: x - select(x < 0, -floor(-x), floor(x)),
         "relu6": lambda x: minimum(maximum(x, 0), 6),
         "deg2rad": lambda x: x * (math.pi / 180),
-        "sign": lambda x: select(x > 0, 1, select(x < 0, -1, 0 * x)),
+        "sign": lambda x: select(x > 0, 1, select(x < 0, -1, 0)),
         "isnan": lambda x: ~(x == x) if x.type == "f32" else v.as_value(False),
         "isinf": lambda x: absolute(x) == math.inf if x.type == "f32" else v.as_value(False),
 }.items():
@@ -113,8 +128,6 @@ _unary("aten.leaky_relu.default")(lambda x, slope=0.01: select(x > 0, x, x * slo
 _unary("aten.elu.default")(
     lambda x, alpha=1, scale=1, input_scale=1: select(x > 0, x * scale, expm1(x * input_scale) * (alpha * scale)))
 _unary("aten.hardtanh.default")(lambda x, low=-1, high=1: minimum(maximum(x, low), high))
-_unary("aten.pow.Tensor_Scalar", note="small integer exponents by products")(lambda x, power: _power(x, power))
-_binary("aten.pow.Tensor_Tensor", "aten.pow.Scalar")(lambda x, y: real(x) ** real(y))
 _binary("aten.mul.Tensor", "aten.mul.Scalar", note="of 64-bit integers, where affine")(lambda x, y: x * y)
 _binary("aten.add.Tensor", "aten.add.Scalar")(lambda x, y, alpha=1: x + (y if alpha == 1 else y * alpha))
 _binary("aten.sub.Tensor", "aten.sub.Scalar")(lambda x, y, alpha=1: x - (y if alpha == 1 else y * alpha))
@@ -125,28 +138,39 @@ _binary("aten.div.Tensor", "aten.div.Scalar")(lambda x, y: real(x) / real(y))
 
 
 @op("aten.div.Tensor_mode", "aten.div.Scalar_mode", "aten.floor_divide.default", "aten.floor_divide.Scalar", kind="pointwise",
-    note="of 64-bit integers, of affine ones by positive constants")
+    note="of 64-bit integers, of affine ones by positive constants; of floats, not rounded down")
 def div_mode(context, x, y, rounding_mode="floor"):
     def divided(a, b):
         a, b = as_number(a), as_number(b)
-        if a.type == b.type == "i32":
-            if rounding_mode == "trunc" and not (b.affine is not None and b.affine.is_constant):
-                raise Unsupported("integers divided towards zero by what is no constant")
-            return select(a < 0, -(-a // b), a // b) if rounding_mode == "trunc" else a // b
+        if rounding_mode is not None and a.type == b.type == "i32":
+            return a // b if rounding_mode == "floor" else _towards_zero(a, b)
+        if rounding_mode == "floor":
+            raise Unsupported("floats divided and rounded down, of which PyTorch takes the exact quotient")
         quotient = real(a) / real(b)
-        return quotient if rounding_mode is None else floor(quotient) if rounding_mode == "floor" else select(
-            quotient < 0, -floor(-quotient), floor(quotient))
+        return quotient if rounding_mode is None else select(quotient < 0, -floor(-quotient), floor(quotient))
     return apply(context, divided, x, y)
+
+
+def _towards_zero(a, b):
+    """The quotient of integers by a constant, which // rounds down; no step of it leaves 32 bits."""
+    divisor = b.affine.constant if b.affine is not None and b.affine.is_constant else 0
+    size = abs(divisor)
+    if not 0 < size <= HIGH:
+        raise Unsupported("integers divided towards zero by what is no constant")
+    quotient = select(a < 0, (a + (size - 1)) // size, a // size)
+    return -quotient if divisor < 0 else quotient
 
 
 @op("aten.remainder.Scalar",
     "aten.remainder.Tensor",
     kind="pointwise",
-    note="of 64-bit integers, of affine ones by positive constants")
+    note="integers; of 64-bit ones, of affine ones by positive constants")
 def remainder(context, x, y):
     def rest(a, b):
         a, b = as_number(a), as_number(b)
-        return a % b if a.type == b.type == "i32" else real(a) - floor(real(a) / real(b)) * real(b)
+        if not a.type == b.type == "i32":
+            raise Unsupported("remainders of floats, which are exact in PyTorch")
+        return a % b
     return apply(context, rest, x, y)
 
 
@@ -170,7 +194,27 @@ def clamp_max(context, x, high):
     return clamp(context, x, None, high)
 
 
+@op("aten.pow.Tensor_Scalar", kind="pointwise", note="of integers, small constant exponents; these by products")
+def pow_scalar(context, x, power):
+    of = (lambda value: value) if context.dtype in INTEGERS else real
+    return apply(context, lambda value: _power(of(as_number(value)), power), x)
+
+
+@op("aten.pow.Tensor_Tensor", "aten.pow.Scalar", kind="pointwise", note="floats")
+def pow_tensor(context, x, y):
+    if context.dtype not in FLOATS:
+        raise Unsupported("powers of integers")
+    return apply(context, lambda a, b: real(as_number(a)) ** real(as_number(b)), x, y)
+
+
+_MOST_FACTORS = 8  # of a power of integers
+
+
 def _power(x, power):
+    if x.type == "i32":
+        if not 0 <= power <= _MOST_FACTORS:
+            raise Unsupported("powers of integers with exponents that are negative or large")
+        return functools.reduce(operator.mul, [x] * power) if power else constant(1)
     if power == 2 or power == 3:
         return x * x if power == 2 else x * x * x
     if power == 0.5:
@@ -179,7 +223,7 @@ def _power(x, power):
         return rsqrt(x)
     if power == 1:
         return x
-    return 1 / real(x) if power == -1 else real(x) ** float(power)
+    return 1 / x if power == -1 else x ** float(power)
 
 
 for _name, _function in {
@@ -207,6 +251,12 @@ op("aten.logical_not.default", kind="pointwise", note="conditions stay affine")(
     lambda context, x: apply(context, _condition(lambda a: ~a), x))
 
 
+def _bits(function):
+    def combined(a, b):
+        return function(a, b) if a.type == b.type else function(as_number(a), as_number(b))
+    return combined
+
+
 @op("aten.bitwise_not.default", kind="pointwise", note="conditions stay affine")
 def bitwise_not(context, x):
     return apply(context, lambda a: ~a if a.type == "bool" else -a - 1, x)
@@ -215,7 +265,7 @@ def bitwise_not(context, x):
 for _name, _function in {"and": lambda a, b: a & b, "or": lambda a, b: a | b,
                          "xor": lambda a, b: (a & ~b) | (~a & b) if a.type == "bool" else a ^ b}.items():
     op(f"aten.bitwise_{_name}.Tensor", f"aten.bitwise_{_name}.Scalar", kind="pointwise", note="conditions stay affine")(
-        lambda context, x, y, function=_function: apply(context, function, x, y))
+        lambda context, x, y, function=_bits(_function): apply(context, function, x, y))
 
 
 @op("aten.where.self", "aten.where.Scalar", "aten.where.ScalarSelf", "aten.where.ScalarOther", kind="pointwise",
@@ -245,7 +295,7 @@ def lerp(context, x, end, weight):
 
 
 @op("aten._to_copy.default", "aten.to.dtype", "prims.convert_element_type.default", kind="pointwise",
-    note="between floats it does not round inside a nest, as in Inductor; no 64-bit integers or floats")
+    note="between floats it does not round inside a nest, as in Inductor; to i32, and to other integers what plainly fits")
 def to_copy(context, x, *_, **__):
     if context.dtype == x.dtype or {context.dtype, x.dtype} <= set(FLOATS):
         return dataclasses.replace(x, dtype=context.dtype, leaf=None)

@@ -68,7 +68,7 @@ def counted(context, x, dim):
     place = x.flat(dim)
     if x.data or len(place) != 1:
         return None
-    number = x.element(tuple(Affine.variable(f"?{k}") for k in range(len(x.atoms))))
+    number = x.probe()
     if number.type == "bool":
         number = select(number, constant(1), constant(0))
     if number.op != "constant":

@@ -1,8 +1,11 @@
 """Reductions over dims, and running sums."""
 
+import math
+
 import torch
 
-from ...nests.values import absolute, as_type, exp, log, select, sqrt
+from ...nests.values import absolute, as_type, constant, exp, log, maximum, select, sqrt
+from .exact import HIGH, range_of
 from .extents import Unsupported, variable
 from .lazy import FLOATS, Lazy, as_number, conform, pointwise
 from .predicates import counted
@@ -37,7 +40,7 @@ def mean_of(context, x, dims, keep, name):
     """The sum divided by the number of elements."""
     dims = over(x, dims)
     total = reduce(context, "add", x, dims, keep, f"{name}_sum", torch.float32)
-    count = context.builder.count([atom for dim in {x.dim(dim) for dim in dims} for atom in x.dims[dim]])
+    count = context.builder.count(x.atoms_along(dims))
     return scaled(context, total, lambda value: value / count, torch.float32)
 
 
@@ -58,9 +61,19 @@ def _square(value):
 
 @op("aten.sum.dim_IntList", "aten.sum.default", kind="reduction", note="floats and i32")
 def sum_(context, x, dims=None, keep=False, **_):
-    if context.dtype not in (*FLOATS, torch.int32) and x.data:
+    if context.dtype not in (*FLOATS, torch.int32) and (x.data or not _sum_fits(context, x, over(x, dims))):
         raise Unsupported("sums of 64-bit integers")
     return reduce(context, "add", x, dims, keep)
+
+
+def _sum_fits(context, x, dims):
+    """Whether sums of integers that follow from indices plainly fit in 32 bits; of ones along a dim, they do."""
+    at = {f"?{number}": extent for number, extent in enumerate(context.builder.extents(x.atoms))}
+    low, high = range_of(as_number(x.probe()), at)
+    atoms = x.atoms_along(dims)
+    most = max(-low, high) * math.prod(int(atom) for atom in atoms if atom.is_Integer)
+    symbolic = sum(not atom.is_Integer for atom in atoms)
+    return most <= HIGH if not symbolic else most <= 1 and symbolic == 1
 
 
 @op("aten.mean.dim", "aten.mean.default", kind="reduction")
@@ -112,6 +125,8 @@ def all_(context, x, dim=None, keep=False):
 
 def _of_conditions(context, how, x, dim, keep):
     """An empty one of maxima is false and of minima true, as i32 compared with 0."""
+    if isinstance(dim, (list, tuple)) and not dim:
+        raise Unsupported("any and all over no dim, which reduce nothing")
     marks = Lazy(x.dims, torch.int32, lambda indices: as_number(as_type(x.element(indices), "bool")), x.cost, x.data)
     found = context.builder.reduced(how, marks, over(x, dim), keep, context.name)
     return Lazy(found.dims, torch.bool, lambda indices: found.element(indices) > 0, 0, True)
@@ -122,10 +137,15 @@ def variance(context, x, dims, correction, keep, name):
     dims = over(x, dims)
     centred, average = deviations(context, x, dims, name)
     total = reduce(context, "add", squares(context, centred), dims, keep, f"{name}_squares", torch.float32)
-    count = context.builder.count([atom for dim in {x.dim(dim) for dim in dims} for atom in x.dims[dim]])
-    left = 1 if correction is None else correction
-    found = scaled(context, total, lambda value: value / (count - left if left else count), torch.float32)
-    return found, average
+    count = _left_of(context.builder.count(x.atoms_along(dims)), 1 if correction is None else correction)
+    return scaled(context, total, lambda value: value / count, torch.float32), average
+
+
+def _left_of(count, correction):
+    """The number of elements without the correction, at least 0; there is one element at least."""
+    found = count - correction if correction else count
+    return found if correction <= 1 else constant(max(0.0, count.payload - correction)) if count.op == "constant" else maximum(
+        found, 0.0)
 
 
 @op("aten.var.correction", kind="reduction")
@@ -193,9 +213,9 @@ def _running(context, how, x, dim):
     dim = x.dim(dim)
     if context.dtype not in FLOATS:
         raise Unsupported("running sums of integers")
-    if len(x.dims[dim]) > 1:
+    if len(x.flat(dim)) > 1:
         raise Unsupported("a running sum along a dim that merges symbols")
-    if not x.dims or not x.dims[dim]:
+    if not x.flat(dim):
         return with_dtype(x, context.dtype)
     x = context.builder.cheap(with_dtype(x, context.dtype), f"{context.name}_x")
     place = x.flat(dim).start

@@ -13,10 +13,11 @@ import warnings
 import torch
 
 from ...errors import UserError
-from ...nests.affine import NotAffine
-from ...nests.assemble import assemble, tensors_of, tolerance_of
+from ...nests.affine import NotAffine, affine
+from ...nests.assemble import assemble, reads_of, tensors_of, tolerance_of, updates_of
 from .copies import copies_of
 from .draws import are_drawn
+from .exact import Exactness
 from .extents import Symbols, Unsupported, atoms_of, expression
 from .graph import (Context, contracted_length, dtype_text, factors_of, is_product, kind_of, live_nodes, mutates,
                     require_elements, values_of)
@@ -28,6 +29,8 @@ from .table import RULES, name_of
 
 _FREE = ("view", "index")  # kinds of ops that cost nothing: each region has its own
 _ROOTS = ("reduction", "product", "definition")  # what a region is worth a kernel for
+_LONGEST_CHAIN = 64  # of ops whose values are one expression: Python's stack is as deep as a few times that
+_MOST_CALLS = 96  # the same of what is not stored
 _MOST_COLUMNS = 512  # f32 sums of a row that a multiprocessor's registers hold for the rows of a tile
 
 
@@ -75,6 +78,7 @@ class _Walk:
         self.members, self.free = {}, set()
         self.builders, self.arguments, self._converted = {}, {}, {}
         self.needed = set()
+        self._exact, self._chains = Exactness(), {}
         self._floor = 0
         self._uses = {}
         live = live_nodes(graph)
@@ -186,9 +190,11 @@ class _Walk:
         return kind_of(node) in _FREE or node in self.copied or not any(each.data for each in lazies if isinstance(each, Lazy))
 
     def _kept(self, node, found, builder):
-        """What is read more than once is stored, unless it costs nothing."""
-        if isinstance(found, Lazy) and self._uses[node] > 1:
-            return builder.cheap(found, Context(builder, node).name)
+        """What is read more than once is stored, unless it costs nothing; and what is made by a long chain of ops."""
+        if isinstance(found, Lazy) and (self._uses[node] > 1 or self._chains[node] > _LONGEST_CHAIN):
+            kept = builder.cheap(found, Context(builder, node).name)
+            self._chains[node] = self._chains[node] if kept is found else 0
+            return kept
         return found
 
     def _input_depth(self, node):
@@ -225,6 +231,9 @@ class _Walk:
 
     def _apply(self, node, depth):
         """The node's result as Lazies, with operands as the region of this depth has them."""
+        self._chains[node] = 1 + max((self._chains.get(each, 0) for each in node.all_input_nodes), default=0)
+        if self._chains[node] > _MOST_CALLS:
+            raise Unsupported(f"more than {_MOST_CALLS} ops on integers and conditions in a row")
         if node.target is operator.getitem:
             found = self.operand(node.args[0], depth)
             found = found[node.args[1]]
@@ -241,13 +250,20 @@ class _Walk:
             found = rule.convert(context, *resolved(args), **resolved(kwargs))
             for each in found if isinstance(found, tuple) else (found,):
                 if isinstance(each, Lazy):
-                    each.probe()
+                    self._require_exact(each, context.builder)
         except (Unsupported, NotAffine):
             raise
+        except UserError as error:  # what nests have no words for
+            raise Unsupported(str(error)) from error
         except Exception as error:  # noqa: BLE001  a bug of ours ends a region, not the import
             warnings.warn(f"nestor: the rule for {name_of(node.target)} failed, which is a bug: {error!r}", stacklevel=2)
             raise Unsupported(f"its rule failed: {error!r}") from error
         return found
+
+    def _require_exact(self, lazy, builder):
+        """Raises Unsupported unless elements can be said, and are PyTorch's."""
+        ranges = {f"?{number}": extent for number, extent in enumerate(builder.extents(lazy.atoms))}
+        self._exact.require(lazy.probe(), lazy.dtype == torch.int64, ranges)
 
     def operand(self, node, depth, words=False):
         """What a node gives in the region of this depth: Lazies, or a size. words: its two words of 32 bits."""
@@ -405,7 +421,8 @@ class _Walk:
         for tensor in tensors:
             own = tolerance_of(tensor.type)
             tensor.tolerance = own if own != tolerance else None
-        nest = assemble("captured", variant, tensors, arguments=[lazy.leaf for _, lazy in inputs], tolerance=tolerance)
+        nest = assemble("captured", variant, tensors, arguments=[lazy.leaf for _, lazy in inputs], tolerance=tolerance,
+                        require=_conditions_on(tensors, builder.conditions))
         return Region(_named(nest), [node for node in self.graph.nodes if node in inside],
                       [Port(lazy.leaf.name, node, lazy.atoms, lazy.dtype != values_of(node)[0].dtype) for node, lazy in inputs],
                       [Port(tensor.name, node, lazy.atoms) for tensor, node, lazy in outputs])
@@ -418,6 +435,14 @@ class _Walk:
             leaf.name = name
             return leaf
         return builder.stored(lazy, name, kind).leaf
+
+
+def _conditions_on(outputs, conditions):
+    """Those of conditions that are on sizes of these outputs and of what they are computed from."""
+    names = {name for tensor in tensors_of(outputs) for extent in tensor.shape for name in affine(extent).names()}
+    places = [form for update in updates_of(outputs) for _, at in reads_of(update.value) for form in at]
+    names |= {name for form in places for name in form.names()}
+    return [condition for condition in conditions if condition.names() <= names]
 
 
 def _named_inputs(outputs, arguments):

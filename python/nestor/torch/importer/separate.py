@@ -5,12 +5,17 @@ has no such correction. So `(p / s - c q / t) v` becomes `(p v) / s - c ((q v) /
 """
 
 import dataclasses
+import math
 from typing import List, NamedTuple, Tuple
 
 from ...nests.affine import TRUE, Affine, both
 from ...nests.assemble import reads_of
 from ...nests.values import Value, nodes_of
 from .lazy import Lazy
+
+
+_MOST_TERMS = 64
+_DISTRIBUTING = ("add", "sub", "neg", "mul", "div")
 
 
 class Part(NamedTuple):
@@ -24,7 +29,10 @@ def separated(operand, summed):
     """Parts whose sum a Lazy of floats is: one for each set of extrema that terms are relative to, in order. One that is not such
     a sum comes back alone. summed: numbers of the atoms over which a product sums."""
     at = tuple(Affine.variable(f"?{number}") for number in range(len(operand.atoms)))
-    groups = _groups(operand.inside(at))
+    value = operand.inside(at)
+    if not _references(value) or _count(value, {}) > _MOST_TERMS:
+        return [Part(operand, [])]
+    groups = _groups(value)
     if len(groups) < 2:
         return [Part(operand, [])]
     return [_part(operand, number, len(groups), summed) for number in range(len(groups))]
@@ -103,6 +111,14 @@ def _sum(terms):
     for term in terms[1:]:
         total = total + term
     return total
+
+
+def _count(value, known):
+    """How many terms _terms gives. known: those of nodes, by id."""
+    if id(value) not in known:
+        counts = [_count(arg, known) for arg in value.args] if value.type == "f32" and value.op in _DISTRIBUTING else []
+        known[id(value)] = math.prod(counts) if value.op == "mul" else sum(counts[:1] if value.op == "div" else counts) or 1
+    return known[id(value)]
 
 
 def _terms(value):

@@ -3,7 +3,7 @@
 import sympy
 
 from ...nests.affine import Affine, both
-from ...nests.values import constant, from_condition, select
+from ...nests.values import from_condition, select
 from .extents import Unsupported, expression, is_one, product, quotient, variable
 from .lazy import Lazy, aligned, conform, expanded
 from .table import op
@@ -120,9 +120,15 @@ def slice_(context, x, dim=0, start=None, end=None, step=1):
     start, end = _bounded(context, start, extent, 0), _bounded(context, end, extent, extent)
     if start == 0 and end == extent and step == 1:
         return x
-    length = context.length(dim)
-    first = context.symbols.affine(start)
-    return x.indexed(dim, length, lambda index: first + index * int(step))
+    return _part(context, x, dim, start, context.length(dim), int(step))
+
+
+def _part(context, x, dim, start, length, step=1):
+    """Some places of a dim; that they are there is a condition on sizes."""
+    first, count = context.symbols.affine(start), context.symbols.affine(length)
+    for form in (first, count - 1, context.symbols.affine(x.shape[x.dim(dim)]) - 1 - first - (count - 1) * step):
+        context.builder.require(form)
+    return x.indexed(dim, length, lambda index: first + index * step)
 
 
 @op("aten.select.int", "aten.select_copy.int", kind="view")
@@ -131,13 +137,14 @@ def select_(context, x, dim, index):
     position = context.symbols.affine(expression(index))
     if position.is_constant and position.constant < 0:
         position = position + context.symbols.affine(x.shape[dim])
+    context.builder.require(position)
+    context.builder.require(context.symbols.affine(x.shape[dim]) - 1 - position)
     return squeeze(context, x.indexed(dim, sympy.Integer(1), lambda _: position), dim)
 
 
 @op("aten.narrow.default", kind="view")
 def narrow(context, x, dim, start, length):
-    first = context.symbols.affine(expression(start))
-    return x.indexed(dim, expression(length), lambda index: first + index)
+    return _part(context, x, dim, expression(start), expression(length))
 
 
 @op("aten.flip.default", kind="view")
@@ -232,11 +239,11 @@ def stack(context, parts, dim=0):
 def constant_pad_nd(context, x, widths, value=0):
     if not all(isinstance(width, int) for width in widths):
         raise Unsupported("padding by a size")
-    inside = []
+    inside, number = [], context.value(value)
     padded = x
-    for number in range(len(widths) // 2):
-        dim = len(x.dims) - 1 - number
-        before, after = widths[2 * number], widths[2 * number + 1]
+    for place in range(len(widths) // 2):
+        dim = len(x.dims) - 1 - place
+        before, after = widths[2 * place], widths[2 * place + 1]
         if not before and not after:
             continue
         extent = x.shape[dim]
@@ -245,7 +252,7 @@ def constant_pad_nd(context, x, widths, value=0):
 
     def element(indices):
         conditions = from_condition(_within(indices, padded, inside))
-        return select(conditions, conform(padded.element(indices), context.dtype), conform(constant(value), context.dtype))
+        return select(conditions, conform(padded.element(indices), context.dtype), conform(number, context.dtype))
 
     return Lazy(padded.dims, x.dtype, element, x.cost, x.data)
 

@@ -4,6 +4,7 @@
 #include "autotune/space/knob_values.h"
 #include "autotune/space/structure/axes.h"
 #include "codegen/gpu/target/block_registers.h"
+#include "codegen/gpu/target/gpu_target.h"
 #include "poly/isl/isl_tools.h"
 #include "poly/nest/nest_sets.h"
 #include "poly/schedule/steps/step_table.h"
@@ -321,7 +322,7 @@ std::vector<Step> gpu_steps(const GpuGroup& part, const GroupSteps& shape, const
 
 std::string gpu_infeasible(const GpuGroup& part, const GpuChoice& choice, const GpuLimits& limits) {
   if (const std::string tensor = unbounded_temporary(part); !tensor.empty())
-    return fmt::format("a block would keep rows of {} whose length is not known when compiling", tensor);
+    return fmt::format("a block would keep rows of {} whose length is {}", tensor, nvptx::kUnknownSize);
   if (const std::int64_t rows = choice.grid.cluster > 1 ? rows_in_cluster(part) : 1; rows > nvptx::kMostRowSlots)
     return fmt::format("each thread of a cluster would keep {} rows", rows);
   const std::int64_t threads = std::int64_t{choice.grid.threads} * choice.grid.cluster;

@@ -23,12 +23,16 @@ BlockTile tile_of(std::int64_t lines, std::int64_t width, const TensorOperand& o
 /// A block of rows and columns whose terms are streamed.
 void add_sum(const TensorAxes& axes, const TensorChoice& choice, TensorBlock& block) {
   const std::int64_t depth = axes.chunk_axis >= 0 ? axes.inner : choice.depth;
+  // Where a tile has more columns than there are, and that is known, it is as wide as these.
+  const std::int64_t columns = axes.fixed_columns
+                                   ? std::min(choice.columns, round_up(axes.column_extent, std::int64_t{nvptx::kSwizzleRows}))
+                                   : choice.columns;
   for (int k = 0; k < axes.first_products; ++k)
     block.products.push_back({choice.few_rows > 0 ? choice.rows() : choice.columns, 0});
   for (const TensorOperand& operand : axes.row_operands)
     block.tiles.push_back(tile_of(choice.rows(), depth, operand, choice.grid.stages));
   for (const TensorOperand& operand : axes.streamed_operands) {
-    block.tiles.push_back(tile_of(choice.columns, depth, operand, choice.grid.stages));
+    block.tiles.push_back(tile_of(columns, depth, operand, choice.grid.stages));
     block.tiles.back().blocks = choice.grid.cluster;
   }
 }

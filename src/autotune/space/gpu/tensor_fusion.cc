@@ -382,10 +382,16 @@ Fusion fusion_for_tensor_cores(RuleVariants& variants, const RuleVariant& varian
         if (keeps_more(variants, variant, fusion, more, limits)) return more;
       }
     }
+    const double on_lanes = points_on_lanes(variants, variant, fusion, limits);
+    // A product that rows would have on lanes is worth a kernel: launching one takes as long.
+    constexpr double kWorthAKernel = 1 << 26;
+    if (on_lanes >= kWorthAKernel && groups(Fusion::rows) <= groups(fusion) + 1 &&
+        has_place(variants, variant, Fusion::rows, limits) &&
+        points_on_lanes(variants, variant, Fusion::rows, limits) < on_lanes / 2)
+      return Fusion::rows;
     // What shares few loops with a product leaves it none that tensor cores could take.
     if (fusion != Fusion::prepared) {
       constexpr double kManyProducts = 1 << 28;  // that are worth more kernels
-      const double on_lanes = points_on_lanes(variants, variant, fusion, limits);
       for (const Fusion more : {Fusion::rows, Fusion::alike}) {
         if (on_lanes >= kManyProducts && has_place(variants, variant, more, limits) &&
             points_on_lanes(variants, variant, more, limits) < on_lanes / 2)

@@ -187,12 +187,22 @@ void NestSpace::make_parameters(const RuleVariant& usual) {
   for (const std::set<std::string>& rules : tensor_rules_) {
     if (on_tensor_cores) wanted.insert(fusion_for_tensor_cores(variants_, variants_.at({rules}), *limits_.gpu));
   }
+  // With rows of their own, sums of all that others make may meet these.
+  std::vector<const RuleVariant*> compared{&usual};
+  if (std::find(rules_.begin(), rules_.end(), kRowsRule) != rules_.end() && !multiplies(schedules_.nest())) {
+    std::set<std::string> rows = usual_rules_;
+    rows.insert(kRowsRule);
+    compared.push_back(&variants_.at({rows}));
+  }
   for (std::size_t f = 0; f < kFusions.size(); ++f) {
     const bool of_parts =
         kFusions[f] == Fusion::alike && limits_.gpu && (!split_axes_.empty() || has_several_products(schedules_.nest()));
     if (kFusions[f] > Fusion::maximal && !wanted.contains(kFusions[f]) && !of_parts) continue;
     const auto& groups = variants_.fusion_groups(usual, kFusions[f]);
-    const bool same = f > 0 && groups.size() == variants_.fusion_groups(usual, kFusions[f - 1]).size();
+    const bool same =
+        f > 0 && std::all_of(compared.begin(), compared.end(), [&](const RuleVariant* each) {
+          return variants_.fusion_groups(*each, kFusions[f]).size() == variants_.fusion_groups(*each, kFusions[f - 1]).size();
+        });
     if (!same || kFusions[f] > Fusion::maximal) fusions.push_back(static_cast<std::int64_t>(f));
     for (const FusionGroup& group : groups) {
       most_forms = std::max(most_forms, group.forms.size());

@@ -41,7 +41,7 @@ class GroupFinder {
         fusion_(fusion),
         alike_(fusion == Fusion::alike || fusion == Fusion::rows),
         moves_starts_(moves_starts && alike_) {
-    if (fusion == Fusion::connected) find_components();
+    if (fusion == Fusion::connected || fusion == Fusion::rows) find_components();
   }
 
   std::vector<FusionGroup> find() {
@@ -273,16 +273,19 @@ class GroupFinder {
     const int adder = alike_ && starts(next) ? user_of(next, next + 1) : next;
     if (alike_ && adder >= 0 && adds_chunks(first, adder))
       return !after.empty() && group_of(next, next + 1).axes.size() == after.size();
+    const bool connected =
+        !components_.empty() && components_[static_cast<std::size_t>(first)] == components_[static_cast<std::size_t>(next)];
+    // Rows of two products that meet later stand together, too.
+    if (fusion_ == Fusion::rows && connected && keeps_rows(first, next, after)) return true;
     if (fusion_ == Fusion::connected) {
-      if (components_[static_cast<std::size_t>(first)] != components_[static_cast<std::size_t>(next)]) return false;
+      if (!connected) return false;
     } else if (fusion_ >= Fusion::related && fusion_ != Fusion::products && !shares_tensor(first, next)) {
       // A start by itself shares nothing: what is added to it does.
       const int user = moves_starts_ && starts(next) ? user_of(next, next + 1) : -1;
       if (user < 0 || !std::all_of(taken_.begin() + next + 1, taken_.begin() + user, std::identity()) ||
-          !shares_tensor(first, user))
+          !shares_tensor(first, fusion_ == Fusion::rows ? next : user, user))
         return false;
     }
-    if (fusion_ == Fusion::rows && keeps_rows(first, next, after)) return true;
     if (fusion_ == Fusion::products) return after.size() == before.size() || keeps_tiles(first, next, after);
     if (alike_ && (group_of(next, next + 1).axes.size() != after.size() || !share_tiles(group_of(first, next + 1)))) return false;
     if (fusion_ == Fusion::careful && reads_table(first, next, after)) return false;
@@ -426,7 +429,8 @@ class GroupFinder {
 
   /// Can a block keep rows of the run first .. next, which has no products? They are the points of the loops that are not common.
   bool keeps_rows(int first, int next, const std::vector<int>& common) const {
-    constexpr double kLongestRow = 1 << 13, kFewestRows = 256;
+    // Blocks of a cluster share rows of one dim.
+    constexpr double kLongestRow = 1 << 13, kLongestSharedRow = 1 << 15, kFewestRows = 256;
     double rows = common.empty() ? 0 : 1;
     for (const int axis : common) rows *= static_cast<double>(structure_.axes[static_cast<std::size_t>(axis)].extent);
     if (rows < kFewestRows) return false;
@@ -434,7 +438,8 @@ class GroupFinder {
       if (taken_[static_cast<std::size_t>(place)]) continue;
       if (is_of_products(place)) return false;
       const LoopGroup& loop_group = structure_.loop_groups[static_cast<std::size_t>(loop_groups_[place])];
-      if (results_of(loop_group) > kLongestRow * rows) return false;
+      const double longest = loop_group.axes.size() == common.size() + 1 ? kLongestSharedRow : kLongestRow;
+      if (results_of(loop_group) > longest * rows) return false;
     }
     return true;
   }
@@ -475,10 +480,13 @@ class GroupFinder {
 
   std::set<std::string> tensors_of(int place) const { return nestor::tensors_of(base_.nest(), structure_, loop_groups_[place]); }
 
-  /// Does the loop group touch a tensor that one of first .. next - 1 touches?
-  bool shares_tensor(int first, int next) const {
-    const std::set<std::string> own = tensors_of(next);
-    for (int place = first; place < next; ++place) {
+  /// Does the loop group at `next` touch a tensor that one of first .. next - 1 touches?
+  bool shares_tensor(int first, int next) const { return shares_tensor(first, next, next); }
+
+  /// Does the loop group at `reader` touch a tensor that one of first .. last - 1 touches?
+  bool shares_tensor(int first, int last, int reader) const {
+    const std::set<std::string> own = tensors_of(reader);
+    for (int place = first; place < last; ++place) {
       const std::set<std::string> tensors = tensors_of(place);
       if (std::any_of(tensors.begin(), tensors.end(), [&](const auto& tensor) { return own.contains(tensor); })) return true;
     }
@@ -656,7 +664,7 @@ class GroupFinder {
   const bool moves_starts_;
   std::vector<bool> taken_;                                     ///< by place: a group before has it, though others stand between
   std::vector<std::pair<int, int>> waiting_;                    ///< places of starts, and those of who adds to them first
-  std::vector<int> components_;                                 ///< by place, for Fusion::connected
+  std::vector<int> components_;                                 ///< by place, for Fusion::connected and Fusion::rows
   mutable std::map<std::pair<int, int>, bool> parallel_alone_;  ///< of a loop group along an axis
 };
 

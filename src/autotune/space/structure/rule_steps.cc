@@ -261,7 +261,7 @@ std::vector<Step> with_threshold(std::vector<Step> steps, const std::set<std::st
 
 bool enabled_by_default(const std::string& rule) {
   return rule != kSplittingRule && rule != kRecomputingRule && rule != kAgainRule && rule != kAcrossRule &&
-         !is_for_products(rule);
+         rule != kFoldingRule && !is_for_products(rule);
 }
 
 bool is_for_products(const std::string& rule) {

@@ -93,6 +93,9 @@ inline constexpr const char* kNestingRule = "nest_products";
 inline constexpr const char* kOperandRule = "nest_operands";
 inline constexpr const char* kChainRule = "chain_order";  ///< takes products of products in the order of fewest terms
 
+/// Keeps states of recurrences in place, which blocks whose threads have elements of their own hold in registers.
+inline constexpr const char* kFoldingRule = "fold_storage";
+
 /// Makes of reductions over rows and columns of products some along each row, which a kernel of products takes, and others over rows.
 inline constexpr const char* kRowsRule = "row_reduction";
 inline constexpr const char* kZerosRule = "zero_terms";

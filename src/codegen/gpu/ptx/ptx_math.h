@@ -27,6 +27,8 @@ class NvptxMath : public MathEmitter {
   Value* pow(Builder& b, Value* x, Value* y) const override;
   Value* rsqrt(Builder& b, Value* x) const override;
   Value* rsqrt_of_normal(Builder& b, Value* x) const override;
+  /// ptxas makes an fma of a plain product and a sum, wherever they came from.
+  Value* rounded(Builder& b, Value* x) const override;
   Value* reciprocal_of_normal(Builder& b, Value* x) const override;
   /// By a number: multiplied by its reciprocal, the rest of that once more; rounded as a quotient is.
   Value* divide(Builder& b, Value* x, Value* y) const override;

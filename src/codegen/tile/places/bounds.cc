@@ -194,6 +194,9 @@ std::optional<Interval> loose_interval(const isl::map& whole, const DimNames& na
   return Interval{fold(parts[0].lowers, IntOp::max), fold(parts[0].uppers, IntOp::min), constant_extent(filled), filled, filled};
 }
 
+/// Bounds that are the same in all iterations of the outer loops, where a union of sets has no others; nothing: not even those are plain.
+std::optional<Interval> uniform_interval(const isl::map& whole, const DimNames& names);
+
 /// Bounds that are minima and maxima of affine functions.
 std::optional<Interval> plain_interval(const isl::map& whole, const isl::set& known, const DimNames& names) {
   const std::vector<BoundSink> parts = bounds_of_conjunctions(whole, known, names);
@@ -201,6 +204,13 @@ std::optional<Interval> plain_interval(const isl::map& whole, const isl::set& kn
     return Interval{fold(parts[0].lowers, IntOp::max), fold(parts[0].uppers, IntOp::min), constant_extent(whole), whole,
                     filled_between(parts[0])};
   return parts.empty() ? std::nullopt : joined_interval(parts, whole);
+}
+
+std::optional<Interval> uniform_interval(const isl::map& whole, const DimNames& names) {
+  const isl::set values = isl::manage(isl_set_remove_divs(whole.range().release())).coalesce();
+  const isl::map everywhere = isl::manage(isl_map_from_domain_and_range(whole.domain().release(), values.copy()));
+  const std::vector<BoundSink> parts = bounds_of_conjunctions(everywhere, whole.domain(), names, true);
+  return parts.empty() ? std::nullopt : joined_interval(parts, everywhere);
 }
 
 }  // namespace
@@ -217,7 +227,8 @@ Interval bounds_of(const isl::map& values, const isl::set& known, const DimNames
     }
   }
   if (const auto loose = loose_interval(whole, names)) return *loose;
-  user_error("the iterations {} of a loop have no bounds that can be written down", isl_text(whole));
+  if (const auto uniform = uniform_interval(whole, names)) return *uniform;
+  user_error("the iterations {} of a loop {}", isl_text(whole), kNoBounds);
 }
 
 }  // namespace nestor

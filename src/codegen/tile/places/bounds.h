@@ -7,6 +7,9 @@
 
 namespace nestor {
 
+/// What bounds_of() says of loops that it cannot bound.
+inline constexpr const char* kNoBounds = "have no bounds that can be written down";
+
 struct Interval {
   IntExpr lower;                           ///< over the outer loops and parameters
   IntExpr upper;                           ///< exclusive

@@ -1,4 +1,5 @@
-// Rule "row_reduction": a reduction over rows and columns of what sums of products make is one along each row, then one over rows.
+// Rule "row_reduction": a reduction over rows and columns of what other statements make is one along each row, then one over rows. So a kernel
+// that makes the rows, by products or point by point, reduces each of them at once.
 //
 // Pattern    r_e = (+) over dims K and C of t.
 // Rewrite    s_(e, K) = (+) over C of t;  r_e = (+) over K of s_(e, K).
@@ -11,6 +12,8 @@
 #include <isl/set.h>
 
 #include <algorithm>
+#include <functional>
+#include <limits>
 #include <set>
 #include <utility>
 
@@ -30,6 +33,8 @@ namespace {
 constexpr const char* kName = "row_reduction";
 /// Results, where sizes have their defaults, that give blocks enough to do as they are.
 constexpr double kManyResults = 1024;
+constexpr double kMostRows = 1 << 16;   ///< that one block adds up
+constexpr double kManyTerms = 1 << 18;  ///< of one result
 /// Columns of a result there that are worth a sum of their own: parts are those of a product's tile.
 constexpr double kFewestColumns = 32;
 
@@ -63,6 +68,17 @@ bool comes_from_products(const Nest& nest, const std::string& tensor, std::set<s
   return false;
 }
 
+/// Is the tensor made point by point, large, and returned or read by others as well? Else its values would rather be computed where they are read.
+bool is_made_for_others(const Nest& nest, const std::string& tensor) {
+  constexpr double kLarge = 1 << 20;
+  const TensorRole role = nest.tensor(tensor).role;
+  if (role == TensorRole::input || (role == TensorRole::temporary && readers_of(nest, tensor).size() < 2)) return false;
+  const std::vector<const Statement*> writers = writers_of(nest, tensor);
+  return std::all_of(writers.begin(), writers.end(), [&](const Statement* writer) {
+    return !writer->reduction && default_points(nest, *writer, other_dims(*writer, {})) >= kLarge;
+  });
+}
+
 /// Is it a product of matrices itself?
 bool multiplies(const Statement& statement) {
   for (std::size_t a = 0; a < statement.reads.size(); ++a) {
@@ -73,12 +89,15 @@ bool multiplies(const Statement& statement) {
   return false;
 }
 
-/// The reduced dims that the last index of such a tensor follows, where indices before it follow others; none: there is no such read.
-std::vector<int> columns_of(const Nest& nest, const Statement& statement) {
+bool has_products(const Nest& nest) { return std::any_of(nest.statements.begin(), nest.statements.end(), multiplies); }
+
+using IsWanted = std::function<bool(const std::string& tensor)>;
+
+/// The reduced dims that the last index of a wanted tensor follows, where indices before it follow others; none: there is no such read.
+std::vector<int> columns_of(const Nest& nest, const Statement& statement, const IsWanted& wanted) {
   const std::vector<int> reduced = reduced_dims(statement);
   for (const Access& read : statement.reads) {
-    std::set<std::string> seen;
-    if (nest.tensor(read.tensor).shape.size() < 2 || !comes_from_products(nest, read.tensor, seen)) continue;
+    if (nest.tensor(read.tensor).shape.size() < 2 || !wanted(read.tensor)) continue;
     const std::vector<std::set<int>> followed = dims_of_indices(statement, read);
     std::vector<int> columns;
     bool rows = false;
@@ -93,19 +112,45 @@ std::vector<int> columns_of(const Nest& nest, const Statement& statement) {
   return {};
 }
 
-std::vector<RuleMatch> find(const Nest& nest) {
+/// Reductions along rows of wanted tensors.
+std::vector<RuleMatch> find_along(const Nest& nest, double most_rows, const IsWanted& wanted) {
   std::vector<RuleMatch> matches;
   for (const Statement& statement : nest.statements) {
     if (!objection(nest, statement).empty() || multiplies(statement)) continue;
     if (default_points(nest, statement, other_dims(statement, reduced_dims(statement))) >= kManyResults) continue;
-    const std::vector<int> columns = columns_of(nest, statement);
+    const std::vector<int> columns = columns_of(nest, statement, wanted);
     if (columns.empty() || default_points(nest, statement, columns) < kFewestColumns) continue;
+    if (default_points(nest, statement, other_dims(statement, columns)) > most_rows) continue;
     if (has_negative_values(nest, statement, other_dims(statement, columns))) continue;
     matches.push_back({kName, target_of_dims(statement, columns),
                        fmt::format("{} reduces along {}, then what that leaves", statement.name,
                                    statement.dims[static_cast<std::size_t>(columns.front())])});
   }
   return matches;
+}
+
+std::vector<RuleMatch> find(const Nest& nest) {
+  std::vector<RuleMatch> of_products = find_along(nest, std::numeric_limits<double>::infinity(), [&](const std::string& tensor) {
+    std::set<std::string> seen;
+    return comes_from_products(nest, tensor, seen);
+  });
+  if (has_products(nest)) {
+    // Beside products, one block would reduce what nothing cuts into parts.
+    for (RuleMatch& match : find_along(nest, kMostRows, [](const std::string&) { return true; })) {
+      const Statement& statement = nest.statement(match.target.front());
+      const bool known = std::any_of(of_products.begin(), of_products.end(),
+                                     [&](const RuleMatch& each) { return each.target.front() == statement.name; });
+      if (!known && default_points(nest, statement, other_dims(statement, {})) >= kManyTerms)
+        of_products.push_back(std::move(match));
+    }
+  }
+  if (!of_products.empty() || has_products(nest)) return of_products;
+  const bool made = std::any_of(nest.statements.begin(), nest.statements.end(), [&](const Statement& statement) {
+    return statement.reduction && std::any_of(statement.reads.begin(), statement.reads.end(),
+                                              [&](const Access& read) { return is_made_for_others(nest, read.tensor); });
+  });
+  // Beside those, reductions of inputs: a kernel that reduces all of them reads each once.
+  return made ? find_along(nest, kMostRows, [](const std::string&) { return true; }) : std::vector<RuleMatch>{};
 }
 
 std::vector<int> dims_named(const Statement& statement, const std::vector<std::string>& target) {
@@ -145,8 +190,12 @@ RuleResult apply(const Nest& nest, const std::vector<std::string>& target) {
   outer.reduction = whole.reduction;
   outer.value =
       ScalarExpr::read(add_read(outer, {tensor.name, rows.seen_by(outer, rows.element(tensor.name))}), ElementType::f32);
-  insert_statement(result, group_begin(result, name), start);
-  insert_statement(result, group_begin(result, name), inner);
+  // Rows of what is made point by point stand behind that: before what the whole starts from, where that is next.
+  const std::size_t place = group_begin(result, name);
+  const bool started = !has_products(nest) && place > 0 && result.statements[place - 1].write.tensor == whole.write.tensor;
+  const std::string next = started ? result.statements[place - 1].name : name;
+  insert_statement(result, group_begin(result, next), start);
+  insert_statement(result, group_begin(result, next), inner);
   outer.group = result.statement(name).group;
   replace_statement(result, outer);
   return {std::move(result), {}, false};

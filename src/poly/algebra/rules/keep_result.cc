@@ -1,14 +1,19 @@
 // Rule "keep_result": what is returned and used again is kept apart from the copy that is returned.
 //
 // Pattern    an output t, elementwise defined, t_e = f_e, that later statements read (a sum that is returned and normalised as well).
-// Rewrite    t'_e = f_e; t_e = t'_e; the later statements read t', a temporary of the same type. A schedule can keep t' in registers or
-//            shared memory, where t itself must be written to memory and read back.
+// Rewrite    t'_e = f_e; t_e = t'_e; later statements read t', a temporary of the same type. A schedule can keep t' in registers or
+//            shared memory, where t itself must be written to memory and read back. Those that wait for all of t, as for a sum of all its
+//            elements, go on to read t: no schedule could keep t' that long.
 // Conditions t has one definition, alone in its group, and is no reduction; all readers come after it.
-// Proof      t' and t are equal element by element, and neither is written again.
+// Proof      t' and t are equal element by element, and neither is written again; t is written before all that reads it.
 // Rounding   none: t' has the type of t.
 #include <isl/map.h>
 
 #include <algorithm>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
 
 #include "poly/algebra/rules/rule_list.h"
 #include "poly/algebra/values/nest_edit.h"
@@ -28,6 +33,52 @@ std::string objection(const Nest& nest, const Statement& statement) {
   if (readers.empty()) return "nobody reads its result";
   const bool later = std::all_of(readers.begin(), readers.end(), [&](const Statement* s) { return s->group > statement.group; });
   return later ? "" : "its result is read before it is written";
+}
+
+/// Elements of a tensor that the instances of statements need through temporaries that they read: { Statement[..] -> t[..] }.
+class ElementsBehind {
+ public:
+  ElementsBehind(const Nest& nest, std::string tensor) : nest_(nest), tensor_(std::move(tensor)) {}
+
+  /// Of what the statement does not read itself; nothing: there are none.
+  std::optional<isl::map> of(const Statement& statement) {
+    const auto [known, added] = found_.try_emplace(statement.name);
+    if (!added) return known->second;
+    std::optional<isl::map> found;
+    const auto add = [&](const isl::map& more) { found = found ? found->unite(more) : more; };
+    for (const Access& read : statement.reads) {
+      if (read.tensor == tensor_ || nest_.tensor(read.tensor).role != TensorRole::temporary) continue;
+      for (const Statement* writer : writers_of(nest_, read.tensor)) {
+        if (writer->group >= statement.group) continue;
+        const isl::map instances = read.relation.apply_range(writer->write.relation.reverse());
+        for (const Access& before : writer->reads) {
+          if (before.tensor == tensor_) add(instances.apply_range(before.relation));
+        }
+        if (const auto deeper = of(*writer)) add(instances.apply_range(*deeper));
+      }
+    }
+    return found_[statement.name] = found;
+  }
+
+ private:
+  const Nest& nest_;
+  const std::string tensor_;
+  std::map<std::string, std::optional<isl::map>> found_;  ///< by statement
+};
+
+/// Does each instance of the statement need elements of the tensor at many places of every index, through what others make of them?
+bool waits_for_all(const Nest& nest, const Statement& statement, const std::string& tensor, ElementsBehind& elements) {
+  const auto behind = elements.of(statement);
+  if (!behind) return false;
+  const isl::map needed = behind->intersect_domain(domain_in(nest, statement));
+  const int rank = static_cast<int>(nest.tensor(tensor).shape.size());
+  for (int k = 0; k < rank; ++k) {
+    isl_map* single = isl_map_reset_tuple_id(needed.copy(), isl_dim_out);
+    single = isl_map_project_out(single, isl_dim_out, static_cast<unsigned>(k) + 1, static_cast<unsigned>(rank - k - 1));
+    single = isl_map_project_out(single, isl_dim_out, 0, static_cast<unsigned>(k));
+    if (isl::manage(single).is_single_valued()) return false;
+  }
+  return rank > 0;
 }
 
 isl::map into(const isl::map& relation, const std::string& tensor) {
@@ -52,7 +103,9 @@ RuleResult apply(const Nest& nest, const std::vector<std::string>& target) {
   kept.role = TensorRole::temporary;
   Nest result = nest;
   result.tensors.push_back(kept);
+  ElementsBehind elements(nest, tensor);
   for (Statement& reader : result.statements) {
+    if (waits_for_all(nest, reader, tensor, elements)) continue;
     for (Access& read : reader.reads) {
       if (read.tensor == tensor) read = {kept.name, into(read.relation, kept.name)};
     }

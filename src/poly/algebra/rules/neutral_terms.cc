@@ -54,6 +54,15 @@ class NeutralTerms {
         remember(statement, pieces);
       }
     }
+    // What a sum takes of its own tensor is not followed back to who writes it.
+    const auto own = std::find_if(nest_.statements.begin(), nest_.statements.end(), [](const Statement& statement) {
+      return statement.reduction && reads_tensor(statement, statement.value, statement.write.tensor);
+    });
+    if (!shrunk.empty() && own != nest_.statements.end()) {
+      shrunk.clear();
+      why = own->name + " reads the tensor that it accumulates into";
+      return old_;
+    }
     if (shrunk.empty()) return nest_;
     shrink_to_need(nest_);
     decide_selects(nest_);

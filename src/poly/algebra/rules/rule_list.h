@@ -31,6 +31,7 @@ const Rule& log_quotient_rule();
 const Rule& split_reduction_rule();
 const Rule& reciprocal_rule();
 const Rule& keep_result_rule();
+const Rule& fold_storage_rule();
 const Rule& recompute_rule();
 const Rule& materialize_factor_rule();
 const Rule& late_definitions_rule();

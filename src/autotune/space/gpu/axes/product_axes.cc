@@ -202,12 +202,16 @@ std::optional<TensorAxes> axes_of_sum(const Nest& nest, const NestStructure& str
   const isl::set domain = statement.domain.intersect_params(full_context(nest));
   const auto whole = [&](int axis) { return is_box(domain, loop_group.position_of(axis), innermost); };
   if (!whole(result.row) || !whole(result.column)) return std::nullopt;
+  const auto is_fixed = [&](int axis) {
+    return has_one_value(nest, extent_of(nest, statement.domain, loop_group.position_of(axis)));
+  };
   result.column_extent = extent(result.column);
+  result.fixed_columns = is_fixed(result.column);
   const auto with_rows = [&](int axis) {
     TensorAxes other = result;
     other.row = axis;
     other.row_extent = extent(axis);
-    other.fixed_rows = has_one_value(nest, extent_of(nest, statement.domain, loop_group.position_of(axis)));
+    other.fixed_rows = is_fixed(axis);
     other.row_stride = stride_of(loop_group, has(in_a, axis) ? a : b, axis);
     if (packs && result.chunk_axis < 0) find_pack(loop_group, has(in_a, axis) ? a : b, alone, domain, other);
     other.others = points / std::max<std::int64_t>(other.row_extent * other.pack_extent * other.column_extent * other.chunks, 1);

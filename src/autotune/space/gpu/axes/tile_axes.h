@@ -39,6 +39,7 @@ struct TensorAxes {
   std::int64_t taps = 1;      ///< points of them
   std::int64_t row_extent = 1, pack_extent = 1, column_extent = 1;
   bool fixed_rows = false;         ///< with `column`: row_extent is known when compiling
+  bool fixed_columns = false;      ///< with `column`: column_extent is known when compiling
   std::int64_t stream_extent = 1;  ///< of `reduction_axis`: streamed columns, or terms
   std::int64_t row_stride = 1;     ///< elements of the operand from one row to the next
   std::int64_t others = 1;         ///< with `column`: points of the common axes beside rows, packs, columns and chunks

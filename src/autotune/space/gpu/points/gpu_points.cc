@@ -47,6 +47,12 @@ void add_rows_of(const GpuPointSource& source, const RuleChoice& choice, Fusion 
         if (parameter.name.starts_with("tile.")) values[parameter.name] = main.part ? kCombinedColumns : 1;
       }
       if (!main.part) {
+        // Rows of groups with more loops than the main one has, as what is made of each element once a sum of all is known.
+        for (const FusionGroup& group : source.variants.fusion_groups(variant, fusion)) {
+          for (const auto& [name, tile] : values_of(row_tiles(variant.structure, group), variant.structure, group, 1)) {
+            if (tile == 0) values[name] = tile;
+          }
+        }
         for (const auto& [name, tile] : values_of(tiles, variant.structure, main, shape.rows)) values[name] = tile;
       }
       const std::int64_t resident = resident_blocks(shape, limits);
@@ -407,6 +413,14 @@ std::vector<NamedValues> likely_gpu_values(const GpuPointSource& source) {
   const bool recomputes = std::find(source.rules.begin(), source.rules.end(), kRecomputingRule) != source.rules.end();
   if (recomputes) without_tiles.rules.insert(kRecomputingRule);
   add_row_sequences(source, without_tiles, points);
+  // States that no kernel stores: each thread has its own elements through all steps.
+  if (std::find(source.rules.begin(), source.rules.end(), kFoldingRule) != source.rules.end() &&
+      !multiplies(source.variants.nest(source.variants.at(simple)))) {
+    RuleChoice folded = simple;
+    folded.rules.insert(kFoldingRule);
+    add_row_values(source, folded, points);
+    add_distributed(source, folded, points);
+  }
   const bool steps = has_large_steps(source, simple);
   if (steps) add_distributed(source, simple, points);
   const bool solves = solves_systems(source, simple);
@@ -425,6 +439,8 @@ std::vector<NamedValues> likely_gpu_values(const GpuPointSource& source) {
   RuleChoice rows = simple;
   if (std::find(source.rules.begin(), source.rules.end(), kRowsRule) != source.rules.end()) rows.rules.insert(kRowsRule);
   add_product_values(source, rows, points);
+  if (rows.rules != simple.rules && !multiplies(source.variants.nest(source.variants.at(simple))))
+    add_row_values(source, rows, points);
   add_scattered(source, simple, points);
   add_pair_sums(source, without_tiles, points);
   add_shared_terms(source, simple, points);

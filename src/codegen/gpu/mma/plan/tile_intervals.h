@@ -13,6 +13,7 @@ namespace nestor::nvptx {
 /// Iterations from <= i < to where `holds` (undefined: always), else none; none where to < from.
 struct Interval {
   IntExpr from, to, holds{};
+  IntExpr first{}, end{};  ///< the bounds before they were cut to those of the loop; undefined: there are several
 };
 
 /// What is taken for a distance that a piece asks for (its least value over a tile); nothing: it is not linear.

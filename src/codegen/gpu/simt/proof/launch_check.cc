@@ -63,7 +63,11 @@ void collect(const TileTree& tree, LaunchedOp& around, std::vector<LaunchedOp>& 
   around.conditions.resize(conditions);
 }
 
+constexpr std::size_t kMostAddends = 256;  ///< of a sum that launches take part by part
+
+/// No more than one beyond kMostAddends: an addend that is shared many times over stands for very many.
 void split_sum(const ScalarExpr& value, std::vector<ScalarExpr>& addends) {
+  if (addends.size() > kMostAddends) return;
   if (value.op() != ScalarOp::add) return addends.push_back(value);
   for (const ScalarExpr& arg : value.args()) split_sum(arg, addends);
 }
@@ -74,7 +78,7 @@ std::vector<TileOp> parts_of_op(const TileOp& want, const TileOp& have) {
   std::vector<ScalarExpr> addends;
   split_sum(want.value, addends);
   const bool sums = want.kind == OpKind::reduce && want.reduction == ReductionOp::add && !want.fill;
-  if (!sums || addends.size() < 2 || have.value.equals(want.value)) return {want};
+  if (!sums || addends.size() < 2 || addends.size() > kMostAddends || have.value.equals(want.value)) return {want};
   const bool apart = have.initialize && !want.initialize;
   std::vector<TileOp> parts;
   for (const ScalarExpr& addend : addends) {
