@@ -189,7 +189,6 @@ Value* NvptxMath::rsqrt(Builder& b, Value* x) const {
   return better_root(b, x, call(b, llvm::Intrinsic::nvvm_rsqrt_approx_f, {x}));
 }
 
-/// The unit itself takes subnormal numbers for 0: of others it needs no scaling.
 Value* NvptxMath::rounded(Builder& b, Value* x) const {
   auto* product = llvm::dyn_cast<llvm::BinaryOperator>(x);
   if (product == nullptr || product->getOpcode() != llvm::Instruction::FMul || !x->getType()->isFloatTy())
@@ -197,6 +196,7 @@ Value* NvptxMath::rounded(Builder& b, Value* x) const {
   return call(b, llvm::Intrinsic::nvvm_mul_rn_f, {product->getOperand(0), product->getOperand(1)});
 }
 
+/// The unit itself takes subnormal numbers for 0: of others it needs no scaling.
 Value* NvptxMath::rsqrt_of_normal(Builder& b, Value* x) const {
   return better_root(b, x, call(b, llvm::Intrinsic::nvvm_rsqrt_approx_ftz_f, {x}));
 }

@@ -194,9 +194,6 @@ std::optional<Interval> loose_interval(const isl::map& whole, const DimNames& na
   return Interval{fold(parts[0].lowers, IntOp::max), fold(parts[0].uppers, IntOp::min), constant_extent(filled), filled, filled};
 }
 
-/// Bounds that are the same in all iterations of the outer loops, where a union of sets has no others; nothing: not even those are plain.
-std::optional<Interval> uniform_interval(const isl::map& whole, const DimNames& names);
-
 /// Bounds that are minima and maxima of affine functions.
 std::optional<Interval> plain_interval(const isl::map& whole, const isl::set& known, const DimNames& names) {
   const std::vector<BoundSink> parts = bounds_of_conjunctions(whole, known, names);
@@ -206,6 +203,7 @@ std::optional<Interval> plain_interval(const isl::map& whole, const isl::set& kn
   return parts.empty() ? std::nullopt : joined_interval(parts, whole);
 }
 
+/// Bounds that are the same in all iterations of the outer loops, where a union of sets has no others; nothing: not even those are plain.
 std::optional<Interval> uniform_interval(const isl::map& whole, const DimNames& names) {
   const isl::set values = isl::manage(isl_set_remove_divs(whole.range().release())).coalesce();
   const isl::map everywhere = isl::manage(isl_map_from_domain_and_range(whole.domain().release(), values.copy()));
