@@ -8,7 +8,8 @@ import threading
 from . import capi
 from .errors import UserError
 from .extents import read_extent, sizes_told
-from .tensors import Layout, current_torch_stream, read_functions, reader_of, stream_handle
+from .tensors import (Layout, count_torch_write, current_torch_stream, is_torch_grad_enabled, read_functions, reader_of,
+                      stream_handle)
 
 _MAX_KERNELS = 4096  # answers that a library remembers; then it starts afresh
 _MAX_PLANS = 1024  # layouts of arguments that a kernel remembers; then it starts afresh
@@ -105,12 +106,13 @@ class Library:
 class _Plan:
     """The C arguments of a launch, complete but for addresses, scalar values and the stream."""
 
-    def __init__(self, handle, kernel, layouts, sizes, scalar_names, streamed):
+    def __init__(self, handle, kernel, layouts, written, sizes, scalar_names, streamed):
         count = len(layouts)
         tensors = (capi.Tensor * count)()
         self._kept = [_fill(*pair) for pair in zip(tensors, layouts)]
         self.slots = [ctypes.c_void_p.from_buffer(tensors, k * ctypes.sizeof(capi.Tensor)) for k in range(count)]
         scalar_count, names, self.scalars = capi.named(dict.fromkeys(scalar_names, 0.0), ctypes.c_double)
+        self.written = written  #: places of the outputs that PyTorch counts versions of
         self.stream_slot = ctypes.c_void_p()
         self.arguments = (kernel, count, tensors, *capi.named(sizes, ctypes.c_int64), scalar_count, names, self.scalars,
                           self.stream_slot)
@@ -147,7 +149,8 @@ class Kernel:
     sizes: only where they do not follow from the shapes. Scalars that are not given take their default.
     stream: a CUstream's number, or a stream of PyTorch, CuPy or CUDA Python; None: PyTorch's current stream for its tensors,
     the array interface's stream for others, else the legacy default stream. A launch on a GPU does not wait; on the host the
-    call returns when the result is there. Autograd sees nothing of it (nestor.torch has operators for that).
+    call returns when the result is there. Autograd differentiates nothing of it (nestor.torch has operators for that). It sees that
+    outputs were written in place, and refuses to use what it saved of them before.
     Raises UserError, with nothing written, for arguments that do not fit, and DeviceError when the driver refuses.
     """
 
@@ -194,6 +197,9 @@ class Kernel:
             plan = pool.pop()  # a plan serves one call at a time
         except IndexError:
             plan = self._plan(tensors, keys, sizes, named, stream is not None)
+        for k in plan.written:
+            if tensors[k].requires_grad:
+                self._require_unrecorded(k)
         for slot, address in zip(plan.slots, addresses):
             slot.value = address
         if named:
@@ -202,6 +208,8 @@ class Kernel:
         status = plan.launch(*plan.arguments)
         if status:
             self._refuse(status)
+        for k in plan.written:
+            count_torch_write(tensors[k])
         pool.append(plan)
 
     def __repr__(self):
@@ -232,6 +240,12 @@ class Kernel:
             raise UserError(f"{self._title()}: missing tensors: {', '.join(missing)}")
         return tuple(placed[name] for name in self.tensors) + tensors[len(self.tensors):], scalars
 
+    def _require_unrecorded(self, place):
+        """Raises UserError for an output that requires grad while autograd records, as PyTorch does of what is written in place."""
+        if is_torch_grad_enabled():
+            raise UserError(f'{self._title()}: output "{self.tensors[place]}" requires grad, and autograd would see nothing of what is '
+                            "written: give its detach(), or call the kernel in torch.no_grad()")
+
     def _refuse(self, status):
         try:
             capi.check(self._c, status)
@@ -257,7 +271,8 @@ class Kernel:
         layouts = [reader_of(tensor).layout(tensor, key) for tensor, key in zip(tensors, keys)]
         for spec, layout in zip(specs, layouts):
             self._check(spec, layout)
-        return _Plan(self._handle, self._pointer, layouts, self._sizes(specs, layouts, sizes or {}), tuple(named), streamed)
+        written = [k for k, (spec, layout) in enumerate(zip(specs, layouts)) if spec["output"] and layout.trusted]
+        return _Plan(self._handle, self._pointer, layouts, written, self._sizes(specs, layouts, sizes or {}), tuple(named), streamed)
 
     def _check(self, spec, layout):
         """What the C library cannot see: where memory is said to be, read-only arrays, and 16 bits without a meaning."""

@@ -86,13 +86,15 @@ class TorchReader:
 
     @staticmethod
     def read(tensor):
-        return (tensor.dtype, tensor.shape, tensor.stride(), tensor.get_device()), tensor.data_ptr()
+        return (tensor.dtype, tensor.shape, tensor.stride(), tensor.get_device(), tensor.is_neg()), tensor.data_ptr()
 
     @staticmethod
     def layout(tensor, key):
-        dtype, shape, strides, ordinal = key
+        dtype, shape, strides, ordinal, is_negated = key
         if tensor.device.type not in ("cpu", "cuda"):
             raise UserError(f"a tensor on the device {tensor.device} cannot be used; kernels run on cpu and cuda")
+        if is_negated:
+            raise UserError("a tensor has its negative bit set, and memory of the other sign: give a kernel its resolve_neg()")
         return Layout(_element_type(_TORCH, str(dtype)), tuple(shape), tuple(strides),
                       "host" if ordinal < 0 else f"cuda:{ordinal}", trusted=True)
 
@@ -244,7 +246,7 @@ def reader_of(tensor):
 
 
 def _choose_reader(tensor):
-    if all(hasattr(tensor, name) for name in ("data_ptr", "stride", "get_device", "dtype", "shape")):
+    if all(hasattr(tensor, name) for name in ("data_ptr", "stride", "get_device", "is_neg", "dtype", "shape")):
         return TorchReader
     if hasattr(tensor, "__array_interface__"):
         return ArrayReader
@@ -266,6 +268,16 @@ def current_torch_stream(ordinal):
         return torch._C._cuda_getCurrentRawStream(ordinal)  # ten times as fast
     except AttributeError:
         return torch.cuda.current_stream(ordinal).cuda_stream
+
+
+def is_torch_grad_enabled():
+    """Whether PyTorch records for autograd what runs now."""
+    return sys.modules["torch"].is_grad_enabled()
+
+
+def count_torch_write(tensor):
+    """Tells autograd that a tensor was written in place."""
+    sys.modules["torch"].autograd.graph.increment_version(tensor)
 
 
 def stream_handle(stream) -> Optional[int]:

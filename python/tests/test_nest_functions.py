@@ -8,7 +8,7 @@ import unittest
 from support import folder, needs_program, numpy
 
 import nestor
-from nestor import Size, Tensor, define, f32, i32, indices
+from nestor import Size, Tensor, bf16, define, f16, f32, i32, indices
 from nestor.nests.values import as_value, nodes_of
 
 n = Size("n")
@@ -204,6 +204,44 @@ class FunctionTest(unittest.TestCase):
         found = nestor.evaluate(means, {"x": x})
         numpy.testing.assert_allclose(found["before"], [numpy.nan, 3, 2, 3])
         self.assertEqual(found["some"], 7.5)
+
+    def test_means_of_many_points(self):
+        @nestor.nest
+        def triangle(x: f32[n, n]):
+            return define("o", (), nestor.mean(x[i, k], over=(i, k), where=k <= i))
+
+        counts = [tensor for tensor in triangle.tensors if tensor.type == "i32"]
+        self.assertTrue(counts and all(tensor.shape and "n" in tensor.shape[0] for tensor in counts),
+                        "32 bits count the points of a row, not all")
+        x = numpy.arange(9.0).reshape(3, 3)
+        self.assertAlmostEqual(float(nestor.evaluate(triangle, {"x": x})["o"]), numpy.tril(x).sum() / 6)
+
+    def test_means_of_no_points(self):
+        width = Size("width", 6)
+        (q,) = indices(q=width - 3)
+
+        @nestor.nest
+        def late(x: f32[width]):
+            return define("o", (), nestor.mean(x[q + 3], over=q))
+
+        for count in (1, 2, 3):
+            self.assertTrue(numpy.isnan(nestor.evaluate(late, {"x": numpy.ones(count)})["o"]), count)
+        self.assertEqual(nestor.evaluate(late, {"x": numpy.ones(5)})["o"], 1)
+
+    def test_casts_to_16_bits_round(self):
+        @nestor.nest
+        def rounded(x: f32[n]):
+            return (define("half", i, nestor.cast(f32, nestor.cast(f16, x[i] * 3))), define("short", i, nestor.cast(f32, nestor.cast(bf16, x[i] * 3))),
+                    define("stored", i, x[i] * 3, type=f16))
+
+        x = numpy.array([0.1, 1 / 3, 1e5, -1e5, numpy.nan, 1e-8, 1.5e38], "float32").astype("float64")
+        found = nestor.evaluate(rounded, {"x": x})
+        with numpy.errstate(all="ignore"):
+            numpy.testing.assert_array_equal(found["half"], (x * 3).astype("float16").astype("float64"))
+        numpy.testing.assert_allclose(found["short"][:4], (x * 3)[:4], rtol=2**-8)
+        self.assertEqual(found["short"][6], numpy.inf)
+        self.assertFalse(numpy.array_equal(found["short"][:2], (x * 3)[:2]))
+        numpy.testing.assert_array_equal(found["stored"], x * 3, "without rounding to the types of its tensors")
 
     def test_places_of_extrema(self):
         rows = Size("rows")

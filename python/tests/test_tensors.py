@@ -54,6 +54,7 @@ class TorchTensor:
     def __init__(self, dtype, shape, stride, address):
         self.dtype, self.shape, self._stride, self._address = f"torch.{dtype}", shape, stride, address
         self.device = types.SimpleNamespace(type="cuda", index=1)
+        self.negated, self.requires_grad, self.writes = False, False, 0
 
     def stride(self):
         return self._stride
@@ -61,8 +62,21 @@ class TorchTensor:
     def get_device(self):
         return self.device.index
 
+    def is_neg(self):
+        return self.negated
+
     def data_ptr(self):
         return self._address
+
+    def count(self):
+        self.writes += 1
+
+
+def torch_of(streams):
+    """As much of PyTorch as is looked at: current streams by device, and where writes are counted."""
+    graph = types.SimpleNamespace(increment_version=lambda tensor: tensor.count())
+    return types.SimpleNamespace(_C=types.SimpleNamespace(_cuda_getCurrentRawStream=lambda ordinal: streams[ordinal]),
+                                 autograd=types.SimpleNamespace(graph=graph), is_grad_enabled=lambda: True)
 
 
 class GpuArgumentsTest(unittest.TestCase):
@@ -124,14 +138,23 @@ class GpuArgumentsTest(unittest.TestCase):
     def test_torch_tensors_in_the_current_stream_of_their_device(self):
         x, out = TorchTensor("bfloat16", (3, 8), (16, 1), 64), TorchTensor("float32", (3, 8), (8, 1), 128)
         current = {1: 4711}
-        torch = types.SimpleNamespace(_C=types.SimpleNamespace(_cuda_getCurrentRawStream=lambda ordinal: current[ordinal]))
-        with unittest.mock.patch.dict("sys.modules", {"torch": torch}):
+        with unittest.mock.patch.dict("sys.modules", {"torch": torch_of(current)}):
             seen = self.launch(x, out)
             self.assertEqual((seen.how, seen.stream), ("trusted", 4711))
             self.assertEqual(seen.tensors, [(64, 2, (3, 8), (16, 1)), (128, 0, (3, 8), (8, 1))])
             current[1] = 4712
             self.assertEqual(self.launch(x, out).stream, 4712)
             self.assertEqual((self.launch(x, out, stream=9).how, self.c.launches[-1].stream), ("checked", 9))
+        self.assertEqual((x.writes, out.writes), (0, 3))
+
+    def test_torch_tensors_that_are_not_what_their_memory_holds(self):
+        x, out = TorchTensor("bfloat16", (3, 8), (16, 1), 64), TorchTensor("float32", (3, 8), (8, 1), 128)
+        with unittest.mock.patch.dict("sys.modules", {"torch": torch_of({1: 4711})}):
+            x.negated = True
+            self.refused(r"negative bit set.*resolve_neg\(\)", x, out)
+            x.negated, out.requires_grad = False, True
+            self.refused('output "out" requires grad', x, out)
+        self.assertEqual(out.writes, 0)
 
     def test_memory_of_another_device(self):
         self.refused(r'tensor "x" is on host, the kernel runs on cuda:1', (ctypes.c_uint16 * 8 * 3)(), CudaArray("<f4", (3, 8)))

@@ -84,6 +84,14 @@ class RegionTest(RegionCase):
             torch.library.opcheck(torch.ops.nestor.region.default, (key, [torch.randn(rows, 8)], [rows, 8]))
         self.assertClose(torch.ops.nestor.region(key, [x], [4, 8])[0], softmax_of(x))
 
+    def test_the_bare_operator_has_no_gradient(self):
+        x = torch.randn(4, 8, requires_grad=True)
+        _, key = self.tuned(x.detach())
+        with self.assertRaisesRegex(nestor.UserError, "nestor::region has no gradient"):
+            torch.ops.nestor.region(key, [x], [4, 8])
+        with torch.no_grad():
+            self.assertClose(torch.ops.nestor.region(key, [x], [4, 8])[0], softmax_of(x))
+
     def test_a_wrong_kernel_is_caught_at_its_first_call(self):
         x = torch.randn(4, 8)
         _, key = self.tuned(x)

@@ -60,7 +60,7 @@ class NamedArray {
   operator std::span<const Named>() const { return {items_.data(), count_}; }
 
  private:
-  std::array<Named, PreparedLaunch::kSizes> items_;
+  std::array<Named, LaunchLimits::kSizes> items_;
   std::size_t count_ = 0;
 };
 
@@ -89,7 +89,7 @@ void launch(const nestor_kernel* kernel, std::int32_t tensor_count, const nestor
             const NamedArray<NamedSize, int64_t>& sizes, const NamedArray<NamedScalar, double>& scalars,
             const LaunchOptions& options) {
   const KernelState* state = state_of(kernel);
-  std::array<TensorArg, PreparedLaunch::kTensors> args;
+  std::array<TensorArg, LaunchLimits::kTensors> args;
   if (tensor_count < 0 || static_cast<std::size_t>(tensor_count) > args.size())
     user_error("{} tensors are not possible; at most {}", tensor_count, args.size());
   if (tensor_count > 0 && tensors == nullptr) user_error("the tensors are NULL");

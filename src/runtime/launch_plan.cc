@@ -11,8 +11,6 @@
 namespace nestor {
 namespace {
 
-constexpr std::size_t kRank = 16;
-
 template <class Items, class Name>
 std::string joined(const Items& items, Name&& name_of) {
   std::string text;
@@ -43,24 +41,15 @@ LaunchPlan::LaunchPlan(const LaunchRecipe& recipe, std::string title)
   for (const auto& [name, value] : recipe.fixed_sizes) {
     fixed_.push_back({static_cast<std::size_t>(std::find(names_.begin(), names_.end(), name) - names_.begin()), value});
   }
-  std::size_t strides = 0;
+  check_limits(recipe, title_);
   for (const ArgumentSpec& argument : recipe.arguments) {
     Tensor tensor{argument.name, argument.type, argument.output, {}};
     for (const IntExpr& extent : argument.shape) tensor.shape.emplace_back(extent, names_);
-    strides += tensor.shape.size();
-    if (tensor.shape.size() > kRank)
-      user_error("{}: tensor \"{}\" has {} indices, more than {}", title_, tensor.name, tensor.shape.size(), kRank);
     tensors_.push_back(std::move(tensor));
   }
   for (const ScalarSpec& scalar : recipe.scalars)
     scalars_.push_back({scalar.name, scalar.type, scalar.default_value, scalar.minimum, scalar.maximum});
   for (const SizeConstraint& constraint : recipe.valid) constraints_.emplace_back(constraint, names_);
-  const bool fits = tensors_.size() <= PreparedLaunch::kTensors && strides <= PreparedLaunch::kStrides &&
-                    names_.size() <= PreparedLaunch::kSizes && scalars_.size() <= PreparedLaunch::kScalars;
-  if (!fits) {
-    user_error("{}: too many arguments ({} tensors with {} indices, {} sizes, {} scalars)", title_, tensors_.size(), strides,
-               names_.size(), scalars_.size());
-  }
 }
 
 void LaunchPlan::prepare(std::span<const TensorArg> tensors, std::span<const NamedSize> sizes,
@@ -72,7 +61,7 @@ void LaunchPlan::prepare(std::span<const TensorArg> tensors, std::span<const Nam
                joined(tensors_, [](const Tensor& t) { return t.name; }), tensors.size());
   }
   const std::span<const std::int64_t> values(out.sizes.data(), names_.size());
-  std::array<Extent, PreparedLaunch::kTensors> extents;
+  std::array<Extent, LaunchLimits::kTensors> extents;
   std::int64_t* strides = out.strides.data();
   for (std::size_t k = 0; k < tensors.size(); ++k) {
     extents[k] = check_tensor(tensors_[k], tensors[k], values, strides);
@@ -132,7 +121,7 @@ void LaunchPlan::fill_scalars(std::span<const NamedScalar> given, PreparedLaunch
 LaunchPlan::Extent LaunchPlan::check_tensor(const Tensor& tensor, const TensorArg& arg, std::span<const std::int64_t> sizes,
                                             std::int64_t* strides) const {
   const std::size_t rank = tensor.shape.size();
-  std::array<std::int64_t, kRank> extents;
+  std::array<std::int64_t, LaunchLimits::kRank> extents;
   for (std::size_t d = 0; d < rank; ++d) extents[d] = tensor.shape[d].evaluate(sizes);
   const std::span<const std::int64_t> shape(extents.data(), rank);
   if (std::any_of(shape.begin(), shape.end(), [](std::int64_t extent) { return extent < 0; })) {
@@ -184,7 +173,7 @@ void LaunchPlan::check_strides(const Tensor& tensor, std::span<const std::int64_
   if (rank == 0) return;
   if (strides[rank - 1] != 1 && shape[rank - 1] > 1)
     user_error("{}: tensor \"{}\" has the last stride {}; it must be 1", title_, tensor.name, strides[rank - 1]);
-  std::array<std::size_t, kRank> order;
+  std::array<std::size_t, LaunchLimits::kRank> order;
   for (std::size_t d = 0; d < rank; ++d) {
     order[d] = d;
     if (strides[d] < 0) user_error("{}: tensor \"{}\" has a negative stride, {}", title_, tensor.name, strides[d]);

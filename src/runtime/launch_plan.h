@@ -15,12 +15,11 @@ namespace nestor {
 
 /// A checked launch, as a device takes it. Lives on the stack of launch().
 struct PreparedLaunch {
-  static constexpr std::size_t kTensors = 32, kStrides = 128, kSizes = 32, kScalars = 32;
-  std::array<void*, kTensors> pointers;
-  std::array<std::uint64_t, kTensors> bytes;   ///< from each pointer to the end of its last element; 0: no element
-  std::array<std::int64_t, kStrides> strides;  ///< all tensors' in turn
-  std::array<std::int64_t, kSizes> sizes;      ///< recipe order, then fixed sizes that are no parameters
-  std::array<double, kScalars> scalars;        ///< recipe order
+  std::array<void*, LaunchLimits::kTensors> pointers;
+  std::array<std::uint64_t, LaunchLimits::kTensors> bytes;   ///< from each pointer to the end of its last element; 0: no element
+  std::array<std::int64_t, LaunchLimits::kStrides> strides;  ///< all tensors' in turn
+  std::array<std::int64_t, LaunchLimits::kSizes> sizes;      ///< recipe order, then fixed sizes that are no parameters
+  std::array<double, LaunchLimits::kScalars> scalars;        ///< recipe order
   std::int64_t workspace_bytes = 0;
 };
 

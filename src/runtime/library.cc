@@ -83,7 +83,7 @@ class SizeArray {
   operator std::span<const NamedSize>() const { return {values_.data(), count_}; }
 
  private:
-  std::array<NamedSize, PreparedLaunch::kSizes> values_;
+  std::array<NamedSize, LaunchLimits::kSizes> values_;
   std::size_t count_ = 0;
 };
 

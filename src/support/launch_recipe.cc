@@ -224,6 +224,23 @@ bool is_valid_for(const std::vector<SizeConstraint>& valid, const Sizes& sizes, 
   return true;
 }
 
+void check_limits(const LaunchRecipe& recipe, const std::string& title) {
+  std::size_t strides = 0;
+  for (const ArgumentSpec& argument : recipe.arguments) {
+    const std::size_t rank = argument.shape.size();
+    if (rank > LaunchLimits::kRank)
+      user_error("{}: tensor \"{}\" has {} indices, more than {}", title, argument.name, rank, LaunchLimits::kRank);
+    strides += rank;
+  }
+  const auto expect_at_most = [&](std::size_t most, std::size_t count, const char* what) {
+    if (count > most) user_error("{}: {} {} are more than the {} that a launch takes", title, count, what, most);
+  };
+  expect_at_most(LaunchLimits::kTensors, recipe.arguments.size(), "tensors");
+  expect_at_most(LaunchLimits::kStrides, strides, "indices of tensors");
+  expect_at_most(LaunchLimits::kSizes, recipe.sizes.size() + recipe.fixed_sizes.size(), "sizes");
+  expect_at_most(LaunchLimits::kScalars, recipe.scalars.size(), "scalars");
+}
+
 json int_expr_to_json(const IntExpr& expr) {
   if (const auto constant = expr.as_constant()) return *constant;
   if (expr.op() == IntOp::variable) return expr.name();

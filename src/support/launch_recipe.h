@@ -108,6 +108,15 @@ struct LaunchRecipe {
   std::vector<LaunchNode> launches;   ///< GPU only
 };
 
+/// The most that a launch takes.
+struct LaunchLimits {
+  static constexpr std::size_t kTensors = 128, kStrides = 512, kSizes = 64, kScalars = 64;
+  static constexpr std::size_t kRank = 16;  ///< indices of a tensor
+};
+
+/// Throws UserError if the recipe, which `title` names, has more than a launch takes.
+void check_limits(const LaunchRecipe& recipe, const std::string& title);
+
 nlohmann::json int_expr_to_json(const IntExpr& expr);
 IntExpr int_expr_from_json(const nlohmann::json& json);
 nlohmann::json recipe_to_json(const LaunchRecipe& recipe);

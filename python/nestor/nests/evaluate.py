@@ -1,4 +1,5 @@
-"""What a nest computes, evaluated as it is written: in float64, without rounding to the types of its tensors. Needs numpy.
+"""What a nest computes, evaluated as it is written: in float64, without rounding to the types of its tensors. Casts to 16 bits within
+values round. Needs numpy.
 
 It is meant for looking at a definition and for tests: it takes every point of every domain, and is slow.
 """
@@ -195,6 +196,8 @@ class _Value:
             for part in tree["shared"]:
                 self.shared.append(self._typed(part))
             tree = tree["value"]
+        if tree["op"] == "cast" and tree["type"] in ("f16", "bf16"):  # to the type of the tensor that is written
+            return self.np.asarray(self._typed(tree["args"][0])[0]).astype(self.np.float64)
         return self._typed(tree)[0]
 
     def _typed(self, node):
@@ -250,11 +253,22 @@ class _Value:
         if kind == "bool":
             return value != 0, False
         if kind != "i32":
-            return np.asarray(value).astype(np.float64), False
+            return _rounded(np, np.asarray(value).astype(np.float64), kind), False
         if integer or np.asarray(value).dtype == bool:
             return np.asarray(value).astype(np.int64), True
         bounded = np.clip(np.nan_to_num(value, nan=0.0, posinf=2.0**31, neginf=-2.0**31), -2.0**31, 2.0**31 - 1)
         return np.trunc(bounded).astype(np.int64), True
+
+
+def _rounded(np, value, kind):
+    """To the nearest number of f16 or bf16, the even one of two; of f32 as it is."""
+    if kind == "f16":
+        return value.astype(np.float16).astype(np.float64)
+    if kind != "bf16":
+        return value
+    unit = np.ldexp(1.0, np.maximum(np.frexp(value)[1], -125) - 8)  # 8 bits; the smallest normal number is 0.5 * 2^-125
+    result = np.where(np.isfinite(value), np.rint(value / unit) * unit, value)
+    return np.where(np.abs(result) >= 2.0**128, np.copysign(np.inf, result), result)
 
 
 class _Points:

@@ -1,5 +1,6 @@
 """Sums, products, extrema and their places over indices, as authors write them."""
 
+import builtins
 import functools
 import operator
 
@@ -7,7 +8,7 @@ from ..errors import UserError
 from .affine import TRUE
 from .definitions import condition_of, indices_of
 from .model import REDUCTIONS
-from .values import Value, as_type, as_value, constant, from_affine, nodes_of, select, widened
+from .values import Value, as_type, as_value, constant, from_affine, maximum, nodes_of, select, widened
 
 
 class Reduction:
@@ -77,9 +78,22 @@ def mean(value, over, where=None, name=None):
     NaN of none."""
     over = indices_of(over)
     if where is not None:
-        return sum(value, over, where, name) / sum(1, over, where)
-    count = functools.reduce(operator.mul, (as_type(from_affine(index.extent), "f32") for index in over))
+        # The points of several indices may be more than 32 bits count: those of the last one are added up in f32.
+        count = sum(1, over[-1:], where)
+        return sum(value, over, where, name) / (count if len(over) == 1 else sum(as_type(count, "f32"), over[:-1]))
+    count = functools.reduce(operator.mul, (as_type(_points_of(index.extent), "f32") for index in over))
     return sum(value, over, name=name) / count
+
+
+def _points_of(extent):
+    """How many places an index of an extent has: none where it is negative."""
+    count = from_affine(extent)
+    return count if _is_never_negative(extent) else maximum(count, 0)
+
+
+def _is_never_negative(extent):
+    return extent.constant >= 0 and builtins.all(
+        factor >= 0 and (isinstance(atom, str) or _is_never_negative(atom.numerator)) for atom, factor in extent.terms)
 
 
 def argmax(value, over, where=TRUE, name=None):

@@ -8,7 +8,8 @@
 Where the database has no kernel PyTorch computes the result, and a warning says why, once (see configure). Outputs are
 allocated by PyTorch, launches go to its current stream, and nothing waits for the GPU. Kernels are loaded at the first call of
 a width and type, so make one call before capturing a CUDA graph, as PyTorch asks for anyway.
-Weights have the type of x, or f32.
+Weights have the type of x, or f32. Gradients can be differentiated again, by PyTorch's operators. Inside of torch.func, and where
+tensors have tangents of forward mode, PyTorch computes as well.
 """
 
 import importlib
@@ -17,8 +18,10 @@ import torch
 
 from ..errors import UserError
 from . import compiler, gradients, operators  # noqa: F401  registered when imported
+from . import math as _math
 from .attention import explain_attention, scaled_dot_product_attention
-from .kernels import configure
+from .kernels import configure, missing
+from .transforms import needs_gradient, transformed
 
 __all__ = ["Capture", "bias_gelu", "bias_residual_layer_norm", "capture", "configure", "explain", "explain_attention",
            "flex_attention", "layer_norm", "log_softmax", "optimize", "register_transformers", "residual_rms_norm", "rms_norm",
@@ -38,8 +41,16 @@ def __getattr__(name):
     return found
 
 
-def _differentiates(*tensors):
-    return torch.is_grad_enabled() and any(tensor is not None and tensor.requires_grad for tensor in tensors)
+_say = torch.compiler.assume_constant_result(missing)  # also while torch.compile traces a call
+
+
+def _is_pytorchs(*tensors):
+    """Whether PyTorch's operators compute a call, as a transformation has to see them; said as configure() has it."""
+    reason = transformed(*tensors)
+    if reason is None:
+        return False
+    _say(reason, reason)
+    return True
 
 
 def _check(x, *rows):
@@ -64,7 +75,9 @@ def layer_norm(x, weight=None, bias=None, eps=1e-5):
     if weight is None and bias is not None:
         weight = torch.ones_like(bias)
     _check(x, weight, bias)
-    if _differentiates(x, weight, bias):
+    if _is_pytorchs(x, weight, bias):
+        return _math.layer_norm(x, weight, bias, eps)[0]
+    if needs_gradient(x, weight, bias):
         return torch.ops.nestor.layer_norm_stats(x, weight, bias, eps)[0]
     return torch.ops.nestor.layer_norm(x, weight, bias, eps)
 
@@ -72,36 +85,40 @@ def layer_norm(x, weight=None, bias=None, eps=1e-5):
 def rms_norm(x, weight=None, eps=1e-5):
     """x / sqrt(mean square + eps) * weight over the last dimension."""
     _check(x, weight)
-    if _differentiates(x, weight):
+    if _is_pytorchs(x, weight):
+        return _math.rms_norm(x, weight, eps)[0]
+    if needs_gradient(x, weight):
         return torch.ops.nestor.rms_norm_stats(x, weight, eps)[0]
     return torch.ops.nestor.rms_norm(x, weight, eps)
 
 
 def softmax(x):
     """Softmax over the last dimension."""
-    return torch.ops.nestor.softmax(x)
+    return (_math if _is_pytorchs(x) else torch.ops.nestor).softmax(x)
 
 
 def log_softmax(x):
     """Logarithm of the softmax over the last dimension."""
-    return torch.ops.nestor.log_softmax(x)
+    return (_math if _is_pytorchs(x) else torch.ops.nestor).log_softmax(x)
 
 
 def bias_residual_layer_norm(x, bias, residual, gamma, beta, eps=1e-5):
     """(s, layer_norm(s, gamma, beta)) with s = x + bias + residual."""
     _check(x, bias, gamma, beta)
     _check_alike(x, residual)
-    return torch.ops.nestor.bias_residual_layer_norm(x, bias, residual, gamma, beta, eps)
+    call = _math if _is_pytorchs(x, bias, residual, gamma, beta) else torch.ops.nestor
+    return call.bias_residual_layer_norm(x, bias, residual, gamma, beta, eps)
 
 
 def residual_rms_norm(x, residual, weight, eps=1e-5):
     """(s, rms_norm(s, weight)) with s = x + residual."""
     _check(x, weight)
     _check_alike(x, residual)
-    return torch.ops.nestor.residual_rms_norm(x, residual, weight, eps)
+    call = _math if _is_pytorchs(x, residual, weight) else torch.ops.nestor
+    return call.residual_rms_norm(x, residual, weight, eps)
 
 
 def bias_gelu(x, bias):
     """gelu(x + bias), with the exact (erf) form of gelu."""
     _check(x, bias)
-    return torch.ops.nestor.bias_gelu(x, bias)
+    return (_math if _is_pytorchs(x, bias) else torch.ops.nestor).bias_gelu(x, bias)

@@ -13,7 +13,8 @@ import torch.nn.functional as F
 from ..errors import NotFound, UserError
 from ..library import Kernel
 from .kernels import element_of, look_up, missing
-from .operators import LIBRARY
+from .operators import LIBRARY, implement
+from .transforms import needs_gradient, transformed
 
 _NAME = "scaled_dot_product_attention"
 
@@ -42,8 +43,9 @@ def scaled_dot_product_attention(query, key, value, attn_mask=None, dropout_p=0.
     warning says why, once (see configure, explain_attention). Gradients are PyTorch's: a call that needs them is made by
     PyTorch altogether.
     """
-    if torch.is_grad_enabled() and any(tensor is not None and tensor.requires_grad for tensor in (query, key, value, attn_mask)):
-        _say("no kernel computes the gradients of attention")
+    reason = gradients_or_transformed(query, key, value, attn_mask)
+    if reason is not None:
+        _say(reason)
         return F.scaled_dot_product_attention(query, key, value, attn_mask, dropout_p, is_causal, scale=scale,
                                               enable_gqa=enable_gqa)
     return torch.ops.nestor.scaled_dot_product_attention(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa)
@@ -53,6 +55,11 @@ def explain_attention(query, key, value, attn_mask=None, dropout_p=0.0, is_causa
     """The Explanation of a call of scaled_dot_product_attention with these arguments, which is made on the way."""
     _, kernel, reason = _attend(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa)
     return Explanation(kernel, reason)
+
+
+def gradients_or_transformed(*tensors):
+    """Why a call of attention is PyTorch's altogether, whatever is tuned, or None."""
+    return "no kernel computes the gradients of attention" if needs_gradient(*tensors) else transformed(*tensors)
 
 
 @torch.compiler.assume_constant_result
@@ -156,7 +163,6 @@ def _no_gradient(ctx, gradient):
 
 LIBRARY.define(_NAME + "(Tensor query, Tensor key, Tensor value, Tensor? attn_mask, float dropout_p, bool is_causal, float? scale,"
                        " bool enable_gqa) -> Tensor")
-for _key in ("CPU", "CUDA"):
-    LIBRARY.impl(_NAME, _operator, _key)
+implement(_NAME, _operator)
 torch.library.register_fake(f"nestor::{_NAME}", lambda query, key, value, *_: result_like(query, value), lib=LIBRARY)
 torch.library.register_autograd(f"nestor::{_NAME}", _no_gradient, lib=LIBRARY)

@@ -24,7 +24,7 @@ def argument(tensor, device):
     kind = argument_type(tensor.dtype)
     if tensor.dtype == torch.int64 and kind == torch.int32:
         _require_narrow(tensor)
-    found = tensor.detach().to(device, kind)
+    found = tensor.detach().to(device, kind).resolve_neg()
     return found if not found.dim() or found.stride(-1) == 1 else found.contiguous()
 
 

@@ -9,7 +9,7 @@ from torch.nn.attention import flex_attention as pytorch
 from ..errors import NotFound, UserError
 from ..library import Kernel
 from ..nests.model import Nest
-from .attention import result_like
+from .attention import gradients_or_transformed, result_like
 from .captured_tensors import argument
 from .flex_blocks import kept_block_mask, made_block_mask
 from .flex_compiled import defined, program, program_of, record
@@ -20,7 +20,8 @@ from .flex_race import compete, definition, is_race, lost
 from .importer.extents import Unsupported
 from .kernels import element_of, missing
 from .nest_calls import check_tune, kernel_for, launch, tune_nest
-from .operators import LIBRARY
+from .operators import LIBRARY, implement
+from .transforms import needs_gradient
 
 _NAME = "flex_attention"
 
@@ -55,11 +56,10 @@ def flex_attention(query, key, value, score_mod=None, block_mask=None, scale=Non
     """
     check_tune(tune)
     lse = return_lse or (return_aux is not None and return_aux.lse)
-    if needs_gradient(query, key, value):
-        found, reason = None, "no kernel computes the gradients of attention"
-    elif return_aux is not None and return_aux.max_scores:
-        found, reason = None, "no kernel returns the largest scores"
-    else:
+    found, reason = None, gradients_or_transformed(query, key, value)
+    if reason is None and return_aux is not None and return_aux.max_scores:
+        reason = "no kernel returns the largest scores"
+    if reason is None:
         call = query, key, value, score_mod, mask_of(block_mask), scale, enable_gqa, lse, tune, budget_s
         found, reason = attend(*call, raced=True)
         if found is None and is_race(reason):
@@ -143,11 +143,6 @@ def call_of(query, key, value, score_mod=None, block_mask=None, enable_gqa=False
 flex_attention.tune, flex_attention.explain = tune, explain
 
 
-def needs_gradient(*tensors):
-    """Whether autograd has to see what is computed of these."""
-    return torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
-
-
 def mask_of(block_mask):
     """The mask_mod of a BlockMask, of a function, or None."""
     return getattr(block_mask, "mask_mod", block_mask)
@@ -169,8 +164,10 @@ def attend(query, key, value, score_mod, mask_mod, scale, enable_gqa, lse, tune,
     scale = _scale(query, scale)
     if torch.compiler.is_dynamo_compiling():
         return _attend_compiled(query, key, value, score_mod, mask_mod, scale, lse, tune, budget_s, raced)
+    if torch._C._len_torch_dispatch_stack():
+        return None, "no kernel computes where a TorchDispatchMode sees operators"
     found, tensors = traced(score_mod, mask_mod)
-    if found.reason is None and needs_gradient(*tensors):
+    if found.reason is None and gradients_or_transformed(*tensors):
         return None, "no kernel computes the gradients of what score_mod reads"
     return _run(found, tensors, query, key, value, scale, lse, tune, budget_s, raced)
 
@@ -269,13 +266,13 @@ def _nothing(query):
     return query.new_empty((0,), dtype=torch.float32)
 
 
-for _key in ("CPU", "CUDA"):
-    LIBRARY.impl(_NAME, _operator, _key)
+implement(_NAME, _operator)
 torch.library.register_fake(f"nestor::{_NAME}", _shapes, lib=LIBRARY)
 
 
 def _cast(query, key, value):
-    """The tensors in autocast's type, where that is on."""
+    """The tensors in autocast's type, where that is on, with the signs that memory has."""
+    query, key, value = (tensor.resolve_neg() for tensor in (query, key, value))
     kind = query.device.type
     if not torch.is_autocast_enabled(kind) or not query.is_floating_point():
         return query, key, value

@@ -8,7 +8,7 @@ from torch._guards import tracing
 from torch._dynamo._trace_wrapped_higher_order_op import TransformGetItemToIndex
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from .captured_state import State
+from .captured_state import Reads, State
 
 _MOST_TRACES = 512
 _lock = threading.RLock()
@@ -27,22 +27,49 @@ class Traced(NamedTuple):
 
 
 def traced(score_mod, mask_mod):
-    """(Traced, captured tensors) of the two functions, either of which may be None. The same Traced while nothing but the
-    captured tensors' data changed."""
-    state = State(score_mod, mask_mod)
+    """(Traced, captured tensors) of the two functions, either of which may be None. The same Traced while nothing changed but the
+    captured tensors' data, and their shapes where the functions do not ask for them."""
+    state, reads = State(score_mod, mask_mod), Reads()
 
     def both(score, *places):
-        return score_mod and score_mod(score, *places), mask_mod and mask_mod(*places)
+        with reads:
+            return score_mod and score_mod(score, *places), mask_mod and mask_mod(*places)
 
     device = next((tensor.device for tensor in state.tensors if tensor.dim()), torch.device("cpu"))
     if state.key is None:
         return trace(both, state.tensors, device), state.tensors
+    shapes = state.shapes
     with _lock:
-        if state.key not in _traces:
+        for key in ((state.key, None), (state.key, shapes)):
+            if key in _traces:
+                return _traces[key], state.tensors
+        found = trace(both, state.tensors, device)
+        if _is_lasting(reads, state, State(score_mod, mask_mod)):
             if len(_traces) >= _MOST_TRACES:
                 _traces.clear()
-            _traces[state.key] = trace(both, state.tensors, device)
-        return _traces[state.key], state.tensors
+            _traces[state.key, shapes if reads.shapes or _is_of_shapes(found, state.tensors) else None] = found
+        return found, state.tensors
+
+
+def _is_lasting(reads, before, after):
+    """Whether a trace holds as long as the State is as it was before: the functions read no values of tensors, and no tensors
+    that the State does not know, and change nothing that they captured."""
+    return not reads.values and after.key == before.key and len(after.tensors) == len(before.tensors)
+
+
+def _is_of_shapes(found, tensors):
+    """Whether a Traced may hold for these shapes alone. Single elements at indices do not depend on them."""
+    if found.graph is None:
+        return True
+    ranks = {}
+    for node in found.graph.nodes:
+        captured = found.tensors.get(node.target) if node.op == "get_attr" else None
+        value = node.meta.get("val") if captured is None else tensors[captured]
+        ranks[node] = value.dim() if isinstance(value, torch.Tensor) else 0
+        single = node.target is torch.ops.aten.index.Tensor and not ranks[node]
+        if node.op == "call_function" and not single and any(ranks[each] for each in node.all_input_nodes):
+            return True
+    return False
 
 
 def trace(both, tensors, device):

@@ -47,6 +47,22 @@ def column_sum(values, like, x):
     return values.reshape(-1, values.shape[-1]).sum(0).to(like.dtype)
 
 
+def softmax(x):
+    return torch.softmax(x, -1)
+
+
+def softmax_backward(dy, y):
+    return torch.ops.aten._softmax_backward_data(dy, y, -1, y.dtype)
+
+
+def log_softmax(x):
+    return torch.log_softmax(x, -1)
+
+
+def log_softmax_backward(dy, y):
+    return torch.ops.aten._log_softmax_backward_data(dy, y, -1, y.dtype)
+
+
 def bias_residual_layer_norm(x, bias, residual, gamma, beta, eps):
     summed = (x.float() + bias.float() + residual.float()).to(x.dtype)
     return summed, layer_norm(summed, gamma, beta, eps)[0]

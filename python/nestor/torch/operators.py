@@ -7,6 +7,7 @@ import torch
 
 from . import math
 from .kernels import find
+from .transforms import may_be_seen, refuse_unseen
 
 LIBRARY = torch.library.Library("nestor", "DEF")
 _SCHEMAS = {
@@ -28,12 +29,28 @@ _SCHEMAS = {
 }
 
 
+def implement(name, implementation, library=LIBRARY):
+    """Registers what runs an operator on CPUs and CUDA. Where autograd or forward mode would see nothing of it, it raises
+    UserError."""
+    def run(*arguments):
+        if may_be_seen():
+            refuse_unseen(name, _tensors(arguments))
+        return implementation(*arguments)
+
+    for key in ("CPU", "CUDA"):
+        library.impl(name, run, key)
+
+
+def _tensors(arguments):
+    parts = [each if isinstance(each, (list, tuple)) else [each] for each in arguments]
+    return [each for part in parts for each in part if isinstance(each, torch.Tensor)]
+
+
 def _operator(implementation):
-    """Registers a function of this module, less its underscore, for CPUs and CUDA."""
+    """Registers a function of this module, less its underscore."""
     name = implementation.__name__[1:]
     LIBRARY.define(name + _SCHEMAS[name])
-    for key in ("CPU", "CUDA"):
-        LIBRARY.impl(name, implementation, key)
+    implement(name, implementation)
     return implementation
 
 
@@ -147,7 +164,7 @@ def _rms_norm_backward(dy, x, rstd, weight):
 def _unary(op, fallback, x):
     kernel = _find(op, "", x)
     if kernel is None:
-        return _dense(fallback(x, -1))
+        return _dense(fallback(x))
     out = _new(x)
     _launch(kernel, {"x": _rows(x), "out": _matrix(out)})
     return out
@@ -156,7 +173,7 @@ def _unary(op, fallback, x):
 def _unary_backward(op, fallback, dy, y):
     kernel = _find(op, "", y)
     if kernel is None:
-        return _dense(fallback(dy, y, -1, y.dtype))
+        return _dense(fallback(dy, y))
     dx = _new(y)
     _launch(kernel, {"dy": _rows(dy), "y": _rows(y), "dx": _matrix(dx)})
     return dx
@@ -164,22 +181,22 @@ def _unary_backward(op, fallback, dy, y):
 
 @_operator
 def _softmax(x):
-    return _unary("softmax", torch.softmax, x)
+    return _unary("softmax", math.softmax, x)
 
 
 @_operator
 def _softmax_backward(dy, y):
-    return _unary_backward("softmax_backward", torch.ops.aten._softmax_backward_data, dy, y)
+    return _unary_backward("softmax_backward", math.softmax_backward, dy, y)
 
 
 @_operator
 def _log_softmax(x):
-    return _unary("log_softmax", torch.log_softmax, x)
+    return _unary("log_softmax", math.log_softmax, x)
 
 
 @_operator
 def _log_softmax_backward(dy, y):
-    return _unary_backward("log_softmax_backward", torch.ops.aten._log_softmax_backward_data, dy, y)
+    return _unary_backward("log_softmax_backward", math.log_softmax_backward, dy, y)
 
 
 @_operator

@@ -5,7 +5,8 @@ import functools
 import torch
 
 from ..errors import UserError
-from .flex import attend, needs_gradient, say
+from .attention import gradients_or_transformed
+from .flex import attend, say
 from .kept_mask import KeptMask
 from .nest_calls import check_tune
 
@@ -64,12 +65,10 @@ def attention_forward(module, query, key, value, attention_mask, dropout=0.0, sc
     """
     causal = getattr(module, "is_causal", True) if is_causal is None else is_causal
     mask_mod, bias = _mask_of(attention_mask, causal and query.shape[2] > 1, key.shape[2])
-    found = None
+    found, reason = None, gradients_or_transformed(query, key, value, bias, position_bias, s_aux)
     if dropout:
         reason = "no kernel has dropout"
-    elif needs_gradient(*(each for each in (query, key, value, bias, position_bias, s_aux) if each is not None)):
-        reason = "no kernel computes the gradients of attention"
-    else:
+    if reason is None:
         score_mod = _score_of(softcap, bias, position_bias)
         found, reason = attend(query, key, value, score_mod, mask_mod, scaling, True, s_aux is not None, tune, budget_s)
     if found is None:

@@ -96,6 +96,7 @@ constexpr double kMostSecondsOfFirst = 25;  ///< without one sample nothing is k
 constexpr double kMostSecondsOfSome = 0.6;  ///< the same where many cases are made, one in each thread
 constexpr double kCheapSample = 2e6;        ///< evaluated although time is up
 constexpr double kMostForAll = 1e8;         ///< up to which all elements are evaluated where one needs most of them
+constexpr double kMostForAllOfEach = 5e8;   ///< of a process, where that is known without an evaluation
 constexpr double kMostForAllOfSome = 1e9;   ///< the same in one thread of many
 constexpr std::size_t kSequential = 4;      ///< samples after which it is known what one takes
 constexpr double kWorthForking_s = 0.03;
@@ -266,7 +267,6 @@ std::vector<OracleSample> chosen_samples(Reference& reference, const Nest& nest,
 constexpr double kFewElements = 8, kTwoElements = 2;
 constexpr double kWorthParts =
     1e8;  ///< elementary evaluations of one element: its part as a whole takes less than point by point
-constexpr double kWorthSharing = 1e9;  ///< elementary evaluations: finding out what an element needs takes long too
 
 /// Does one element take so much of the whole definition (a sum over all rows, say) that some of them take longer than all together?
 /// `probe` is of no use behind that.
@@ -376,13 +376,15 @@ std::vector<OracleSample> reference_samples(const Nest& nest, const Sizes& sizes
       result = all_samples(reference, nest, kAllElements);
     } else {
       const double cost = reference.full_cost();
-      const std::optional<double> first_cost = cost > kWorthSharing ? known_first_cost(nest, sizes) : std::nullopt;
+      const std::optional<double> first_cost = cost > kMostForAll ? known_first_cost(nest, sizes) : std::nullopt;
       refuse_costly_elements(cost, first_cost);
       std::optional<std::vector<OracleSample>> whole;
       if (cost <= kMostForAll) {
         Reference probe(nest, sizes, scalars, inputs);
         probe.stop_by(stop);
         if (depends_on_all(probe, nest)) whole = whole_samples(nest, sizes, scalars, inputs, host_threads(), stop);
+      } else if (cost <= kMostForAllOfEach * host_threads() && need_most(first_cost, cost, kFewElements)) {
+        whole = whole_samples(nest, sizes, scalars, inputs, host_threads(), stop);
       }
       if (whole) {
         result = std::move(*whole);

@@ -350,10 +350,20 @@ const double* Reference::operand_errors(int statement, const double* registers, 
   if (!product.narrow) return nullptr;
   const double unit = unit_roundoff(*product.narrow);
   for (int k = 0; k < count; ++k) out[k] = std::isfinite(values[k]) ? unit * std::fabs(values[k]) : 0;
-  if (*product.narrow != ElementType::f16 || product.narrow_read < 0) return out;
+  if (*product.narrow != ElementType::f16) return out;
   // Of f16, small numbers have less precision, and large ones are infinite.
   constexpr double kHalfStep = 0x1p-25, kLargest = 65504;
   const auto& instructions = statements_[statement].value.instructions();
+  if (product.narrow_read < 0) {  // both are computed
+    const ValueCode::Instruction& last = instructions.back();
+    for (int k = 0; last.op == ScalarOp::mul && k < count; ++k) {
+      const double a = std::fabs(registers[std::ptrdiff_t{kChunk} * last.a + k]),
+                   b = std::fabs(registers[std::ptrdiff_t{kChunk} * last.b + k]);
+      if (std::isfinite(a + b)) out[k] += kHalfStep * (a + b);
+      if (a > kLargest || b > kLargest) out[k] = std::numeric_limits<double>::infinity();
+    }
+    return out;
+  }
   const auto read = std::find_if(instructions.begin(), instructions.end(), [&](const ValueCode::Instruction& i) {
     return i.op == ScalarOp::read && i.ordinal == product.narrow_read;
   });

@@ -32,8 +32,8 @@ std::optional<Reference::ProductSum> Reference::product_sum_of(const Element& el
   const bool adds = sum.reduction == ReductionOp::add && sum.type == ElementType::f32 && value.back().op == ScalarOp::mul;
   const bool starts = !start.reduction && start.value.size() == 1 && start.value.instructions().front().op == ScalarOp::constant;
   const RoundingModel::Product& rounding = rounding_.statements[store.writers[1]];
-  // Small numbers of f16 are changed by more (operand_errors).
-  const bool by_size = !rounding.narrow || *rounding.narrow != ElementType::f16 || rounding.narrow_read < 0;
+  // Small and large numbers of f16 are changed by more (operand_errors).
+  const bool by_size = !rounding.narrow || *rounding.narrow != ElementType::f16;
   if (!adds || !starts || !by_size) return std::nullopt;
   const ProductSum found{store.writers[0], store.writers[1], read_of(value, value.back().a), read_of(value, value.back().b),
                          rounding.narrow ? unit_roundoff(*rounding.narrow) : 0};

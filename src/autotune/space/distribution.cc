@@ -93,7 +93,7 @@ class Distribution {
       const std::string& statement = loop_group.statements[k];
       const std::vector<std::string> own = schedule_.loops_of(statement);
       for (std::size_t depth = depth_shared(statement, loop_group.statements[k - 1]); depth-- > kept;) {
-        if (!apply(make_step("fission", {own[depth], statement}))) break;
+        if (stays_in_step(loop_group, own[depth]) || !apply(make_step("fission", {own[depth], statement}))) break;
       }
     }
   }
@@ -120,6 +120,17 @@ class Distribution {
     schedule_ = std::move(*next);
     steps_.push_back(step);
     return true;
+  }
+
+  /// Is the loop one over steps of elementwise values? What a step has for itself, as a force, would else be stored for all steps.
+  bool stays_in_step(const LoopGroup& loop_group, const std::string& loop) const {
+    const Nest& nest = schedule_.nest();
+    const auto found = std::find(loop_group.loops.begin(), loop_group.loops.end(), loop);
+    const auto reduces = [&](const std::string& name) { return nest.statement(name).reduction.has_value(); };
+    return found != loop_group.loops.end() &&
+           !is_constant(nest, loop_group, static_cast<int>(found - loop_group.loops.begin())) &&
+           std::none_of(loop_group.statements.begin(), loop_group.statements.end(), reduces) &&
+           !try_step(schedule_, make_step("parallel", {loop}));
   }
 
   /// How many loops two statements share.

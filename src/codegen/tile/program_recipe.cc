@@ -23,6 +23,7 @@ LaunchRecipe recipe_of(const TileProgram& program) {
     fixed.equality = true;
     recipe.valid.push_back(std::move(fixed));
   }
+  check_limits(recipe, program.name);
   return recipe;
 }
 

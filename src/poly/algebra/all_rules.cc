@@ -29,6 +29,7 @@ const std::vector<Rule>& rules() {
                                      slice_results_rule(),
                                      split_dims_rule(),
                                      unskew_dims_rule(),
+                                     gather_sums_rule(),
                                      join_dims_rule(),
                                      split_terms_rule(),
                                      nest_operands_rule(),

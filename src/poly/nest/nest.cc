@@ -7,6 +7,7 @@
 
 #include <fmt/ranges.h>
 #include <algorithm>
+#include <limits>
 
 #include "poly/isl/isl_tools.h"
 #include "support/error.h"
@@ -121,6 +122,27 @@ Nest fix_sizes(const Nest& nest, const Sizes& values) {
   return result;
 }
 
+namespace {
+
+/// Throws UserError if an index that a statement uses as a value leaves the range of i32.
+void check_index_values(const Nest& nest, const Sizes& sizes) {
+  for (const Statement& statement : nest.statements) {
+    for (const isl::pw_aff& function : statement.indices) {
+      isl::map values = isl::manage(isl_map_from_pw_aff(function.copy()));
+      const isl::set range = at_sizes(values.intersect_domain(statement.domain), sizes).range();
+      if (range.is_empty()) continue;
+      const auto [low, high] = dim_range(range, 0);
+      if (low >= std::numeric_limits<std::int32_t>::min() && high <= std::numeric_limits<std::int32_t>::max()) continue;
+      user_error(
+          "{}: its index {} goes from {} to {} at these sizes, and values have 32 bits; cast its parts to f32, or take "
+          "smaller sizes",
+          statement.name, function_text(function), low, high);
+    }
+  }
+}
+
+}  // namespace
+
 Sizes complete_sizes(const Nest& nest, const Sizes& values) {
   for (const auto& [name, value] : values) size_of(nest, name);
   Sizes complete;
@@ -129,6 +151,7 @@ Sizes complete_sizes(const Nest& nest, const Sizes& values) {
     complete[size.name] = given == values.end() ? size.default_value : given->second;
   }
   fixed_context(nest, complete);
+  check_index_values(nest, complete);
   return complete;
 }
 

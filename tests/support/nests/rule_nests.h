@@ -22,6 +22,7 @@
 #include "support/nests/periodic_nests.h"
 #include "support/nests/prefix_nests.h"
 #include "support/nests/rule_forms.h"
+#include "support/nests/scattered_frames.h"
 #include "support/nests/scored_rows.h"
 #include "support/nests/two_sources.h"
 #include "support/nests/unrolled_sums.h"
@@ -87,6 +88,13 @@ inline const std::vector<RuleNests>& rule_nests() {
        [](Dice& dice) {
          return window_of_distances(dice.of<Text>({"i - a", "i + a - 3", "i + a", "i - a + 2", "i - 2a"}), "40",
                                     dice.of<Text>({"i, a", "i, a", "i, a"}));
+       }},
+      {"gather_sums",
+       [](Dice& dice) {
+         return scattered({.hop = 1 + dice.below(3),
+                           .window = 2 + dice.below(4),
+                           .mask = dice.of<Text>({"", "", " and t <= a", " and (a + t) mod 2 = 0"}),
+                           .op = dice.chance(0.3) ? ReductionOp::max : ReductionOp::add});
        }},
       {"join_dims", [](Dice& dice) { return image_attention(1 + dice.below(3)); }},
       {"split_terms", [](Dice& dice) { return some_complex_product(dice); }},

@@ -61,6 +61,46 @@ TEST(FoldedStates, AreOneKernelThatIsRight) {
   EXPECT_GT(one, 0);
 }
 
+/// Paths that a step moves by a force of its own, with a cost that starts from 0, and the sum of what each world's paths have cost.
+Nest rolled_out_paths() {
+  const std::string path = "0 <= w < W and 0 <= i < N", step = "0 <= t < T and " + path;
+  return NestBuilder("paths", {{"T", 64}, {"W", 64}, {"N", 2048}})
+      .tensor("x", TensorRole::input, {"T", "W", "N"})
+      .tensor("place", TensorRole::temporary, {"T + 1", "W", "N"})
+      .tensor("force", TensorRole::temporary, {"T", "W", "N"})
+      .tensor("cost", TensorRole::temporary, {"W", "N"})
+      .tensor("out", TensorRole::output, {"W"})
+      .statement("first[t, w, i] : t = 0 and " + path, "place[t, w, i]", {}, number(0.5))
+      .statement("none[w, i] : " + path, "cost[w, i]", {}, number(0))
+      .statement("force[t, stage, w, i] : stage = 0 and " + step, "force[t, w, i]", {"x[t, w, i]"}, read(0) * read(0))
+      .statement("next[t, stage, w, i] : stage = 1 and " + step, "place[t + 1, w, i]", {"place[t, w, i]", "force[t, w, i]"},
+                 number(0.75) * read(0) + number(0.125) * read(1))
+      .join_last()
+      .statement("spent[t, stage, w, i] : stage = 2 and " + step, "cost[w, i]", {"cost[w, i]", "place[t + 1, w, i]"},
+                 read(0) + read(1) * read(1))
+      .join_last()
+      .statement("out_first[w] : 0 <= w < W", "out[w]", {}, number(0))
+      .statement("out[w, i] : " + path, "out[w]", {"cost[w, i]"}, read(0), ReductionOp::add)
+      .build();
+}
+
+TEST(FoldedStates, StartInTheKernelOfTheirSteps) {
+  SearchedProblem problem(fix_sizes(rolled_out_paths(), {{"T", 64}}), {});
+  const std::vector<Point> guesses = problem.space->defaults();
+  const auto planned = std::find_if(guesses.begin(), guesses.end(), [&](const Point& point) {
+    return folds(*problem.space, point) && problem.space->candidate(point).infeasible.empty();
+  });
+  ASSERT_NE(planned, guesses.end());
+  const Candidate candidate = problem.space->candidate(*planned);
+  const auto plans = plan_kernels(target_program(problem.schedules.replay(candidate.steps), true), {.sm = 90});
+  EXPECT_LE(plans->kernels.size(), 2U) << "the steps with what they start from, and the sum";
+  const auto for_all_steps = std::count_if(candidate.steps.begin(), candidate.steps.end(), [](const Step& step) {
+    return step.name == "fission" && step.args.front() == "force.t";
+  });
+  EXPECT_EQ(for_all_steps, 0) << "a step's force stays in the step";
+  for (const std::int64_t paths : {1, 300}) EXPECT_EQ(problem.difference(*planned, {{"W", 2}, {"N", paths}}), "");
+}
+
 TEST(FoldedStates, GuessesWithFarLessWorkGoFirst) {
   const Nest nest = fix_sizes(running_moments(64, 1 << 20), {{"T", 64}});
   const SpaceLimits limits = gpu_space_limits(90, 227 << 10, 132);

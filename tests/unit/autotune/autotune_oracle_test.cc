@@ -372,6 +372,25 @@ Nest weighted(ElementType type) {
       .build();
 }
 
+/// Operands that are computed may be rounded to f16, where the largest are infinite.
+TEST(Oracle, OperandsThatOverflowF16PromiseNothing) {
+  using samples::operator*;
+  const Sizes sizes{{"R", 1}, {"C", 2}, {"D", 1}};
+  const auto bound_of = [&](ElementType type, double value) {
+    Nest nest = weighted(type);
+    nest.statements.back().value =
+        samples::read(0) * (ScalarExpr::cast(ElementType::f32, samples::read(1, type)) * samples::number(3));
+    HostTensors inputs = make_inputs(nest, sizes, 1);
+    inputs.at("v").set(0, value);
+    Reference reference(nest, sizes, {}, inputs);
+    reference.evaluate_all(1e3);
+    return reference.bounded_value("o", 0, 1e3)->bound;
+  };
+  EXPECT_LT(bound_of(ElementType::f16, 20000), 1e3);
+  EXPECT_EQ(bound_of(ElementType::f16, 30000), std::numeric_limits<double>::infinity());
+  EXPECT_LT(bound_of(ElementType::bf16, 30000), 1e4);
+}
+
 /// A weight that f16 rounds to 0 makes NaN of an infinite value on tensor cores.
 TEST(Oracle, WeightsThatVanishIn16BitsPromiseNothingOfInfinities) {
   const Sizes sizes{{"R", 1}, {"C", 2}, {"D", 1}};

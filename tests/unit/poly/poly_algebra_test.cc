@@ -9,6 +9,7 @@
 #include "poly/algebra/analysis/range_analysis.h"
 #include "poly/algebra/reprove.h"
 #include "poly/algebra/rules/online.h"
+#include "poly/algebra/values/nest_edit.h"
 #include "poly/isl/isl_tools.h"
 #include "support/error.h"
 #include "support/nests/algebra_nests.h"
@@ -68,7 +69,7 @@ TEST(Algebra, RulesCarryTheirProofAndRounding) {
                  "integer_product", "bf16x6", "bf16x3", "join_dims", "repeat_elements", "row_reduction", "gather_rows",
                  "join_short_rows", "forward_pieces", "nest_operands", "log_quotient", "split_dims", "finite_masks",
                  "nest_extrema", "prefix_reduction", "reroll_sums", "reroll_terms", "chain_order", "leave_out",
-                 "early_definitions", "unskew_dims", "flatten_sums", "local_extremum", "fold_storage"));
+                 "early_definitions", "unskew_dims", "gather_sums", "flatten_sums", "local_extremum", "fold_storage"));
 }
 
 TEST(Algebra, ReciprocalMakesAQuotientByARowsValueAProduct) {
@@ -231,7 +232,8 @@ TEST(Online, MaskedScoresKeepTheRunningMaximumFinite) {
   const RuleResult result = rule("online").apply(samples::scores_softmax_values(Mask::select), {"Mx_update"});
   const ScalarExpr view = result.composites.at(0).view;
   const auto at = [&](double m) {
-    return evaluate(view, [](int) { return 0.0; }, [](int) { return 0; }, [&](const std::string&) { return m; });
+    return evaluate(
+        view, [](int) { return 0.0; }, [](int) { return 0; }, [&](const std::string&) { return m; });
   };
   EXPECT_EQ(at(-3), -3);
   EXPECT_TRUE(std::isfinite(at(-samples::infinity())));
@@ -779,6 +781,43 @@ TEST(Simplify, AppliesIdentities) {
   EXPECT_EQ(simplified(ScalarExpr::cast(ElementType::f32, round_trip)), "f32(h)");
   const ScalarExpr rounding = ScalarExpr::cast(ElementType::f32, ScalarExpr::cast(ElementType::f16, read(0)));
   EXPECT_EQ(simplified(rounding), "(unchanged)");
+}
+
+TEST(Simplify, AnIndexThatIsNeverNegativeIsTheLargerOneOf0) {
+  const auto count = [](const std::string& condition, ScalarOp op) {
+    const Nest nest =
+        samples::NestBuilder("count", {{"N", 5}})
+            .context(condition)
+            .tensor("b", TensorRole::output, {})
+            .statement("B[]", "b[]", {},
+                       ScalarExpr::cast(ElementType::f32,
+                                        ScalarExpr::make(op, {ScalarExpr::index(0), ScalarExpr::constant(0, ElementType::i32)})),
+                       std::nullopt, {"N - 3"})
+            .build();
+    return targets_of(nest, "simplify").empty() ? "(unchanged)" : value_text(rule("simplify").apply(nest, {}).nest, "B");
+  };
+  EXPECT_EQ(count("N >= 3", ScalarOp::max), "f32(index)");
+  EXPECT_EQ(count("N >= 3", ScalarOp::min), "0");
+  EXPECT_EQ(count("N >= 1", ScalarOp::max), "(unchanged)");
+}
+
+/// A temporary of its own elements, which others read (a banded solve), is no elementwise one: nobody could compute it again.
+TEST(Algebra, ATemporaryMadeOfItselfIsNotElementwise) {
+  const std::string row = "0 <= i < N";
+  for (const bool by_another : {false, true}) {
+    samples::NestBuilder builder("solve", {{"N", 9}});
+    builder.tensor("w", TensorRole::input, {"N"})
+        .tensor("d", TensorRole::temporary, {"N + 1"})
+        .tensor("e", TensorRole::temporary, {"N"})
+        .tensor("x", TensorRole::output, {"N"});
+    builder.statement("E[i, s] : s = 0 and " + row, "e[i]", {by_another ? "d[i]" : "w[i]"}, read(0));
+    builder.statement("D[i, s] : s = 1 and " + row, "d[i + 1]", {by_another ? "e[i]" : "d[i]", "w[i]"}, read(0) * read(1))
+        .join_last();
+    Nest nest = builder.statement("X[i] : " + row, "x[i]", {"d[i + 1]", "w[i]"}, read(0) * read(1)).build();
+    EXPECT_FALSE(is_elementwise_temporary(nest, "d"));
+    EXPECT_EQ(is_elementwise_temporary(nest, "e"), !by_another);
+    for (const Rule& each : rules()) each.find(nest);
+  }
 }
 
 TEST(Simplify, ReadsCopiesAtTheirSource) {

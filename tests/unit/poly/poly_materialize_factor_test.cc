@@ -74,6 +74,26 @@ TEST(MaterializeFactor, FactorsOfBothSidesGetTemporaries) {
   EXPECT_TRUE(rule("materialize_factor").find(scaled_on_both_sides(ElementType::f32)).empty()) << "no product of 16 bits";
 }
 
+/// Windows of a series without their means: both factors are differences in f32, each of which serves many results.
+TEST(MaterializeFactor, FactorsInF32ThatServeManyResultsGetTemporaries) {
+  const auto windows = [](std::int64_t count) {
+    const std::string pair = "0 <= i < N and 0 <= j < N";
+    return NestBuilder("windows", {{"N", count}})
+        .tensor("x", TensorRole::input, {"N + 3"})
+        .tensor("m", TensorRole::input, {"N"})
+        .tensor("out", TensorRole::output, {"N", "N"})
+        .statement("init[i, j] : " + pair, "out[i, j]", {}, number(0))
+        .statement("sum[i, j, k] : " + pair + " and 0 <= k < 4", "out[i, j]", {"x[i + k]", "m[i]", "x[j + k]", "m[j]"},
+                   (read(0) - read(1)) * (read(2) - read(3)), ReductionOp::add)
+        .build();
+  };
+  const Nest before = windows(200), nest = rule("materialize_factor").apply(before, {"sum"}).nest;
+  validate(nest);
+  EXPECT_EQ(nest.statement("sum").reads.size(), 2U);
+  EXPECT_EQ(differences(before, nest, {{"N", 3}}, 20), 0);
+  EXPECT_TRUE(rule("materialize_factor").find(windows(50)).empty()) << "few results of each";
+}
+
 TEST(MaterializeFactor, TheFactorStandsBeforeWhatTheSumStartsFrom) {
   // Else the start would be left to a kernel of its own, and tensor cores would have to read what it wrote.
   const Nest nest = rule("materialize_factor").apply(weighted(squared()), {"sum"}).nest;

@@ -127,6 +127,28 @@ TEST(RowReduction, WhatIsMadePointByPointIsReducedWhereItIsMade) {
   EXPECT_EQ(differences(before, after, {{"M", 2}, {"N", 3}}, 50), 0);
 }
 
+/// Gradients of a layer with a scale for each column and a factor for all: one kernel has both sums, column by column.
+TEST(RowReduction, ColumnsGoFirstBesideSumsForEachColumn) {
+  const std::string pair = "0 <= i < M and 0 <= j < N";
+  const auto nest = [&](const std::string& kept) {
+    const std::string extent = kept == "j" ? "N" : "M";
+    return NestBuilder("gradients", {{"M", 1024}, {"N", 1024}})
+        .tensor("x", TensorRole::input, {"M", "N"})
+        .tensor("made", TensorRole::output, {"M", "N"})
+        .tensor("scale", TensorRole::output, {extent})
+        .tensor("out", TensorRole::output, {})
+        .statement("made[i, j] : " + pair, "made[i, j]", {"x[i, j]"}, read(0) * read(0))
+        .statement("scale_init[k] : 0 <= k < " + extent, "scale[k]", {}, number(0))
+        .statement("scale[i, j] : " + pair, "scale[" + kept + "]", {"x[i, j]"}, read(0), ReductionOp::add)
+        .statement("out_init[]", "out[]", {}, number(0))
+        .statement("sum[i, j] : " + pair, "out[]", {"made[i, j]"}, read(0), ReductionOp::add)
+        .build();
+  };
+  EXPECT_EQ(targets(nest("j")), std::vector<Target>({{"sum", "i"}}));
+  EXPECT_EQ(targets(nest("i")), std::vector<Target>({{"sum", "j"}}));
+  EXPECT_EQ(differences(nest("j"), along_rows(nest("j"), {"sum", "i"}), {{"M", 3}, {"N", 2}}, 20), 0);
+}
+
 /// out[p, q] = sum over i, j of (x y)[p, i, j] z[q, i, j]: results are a product of matrices themselves.
 TEST(RowReduction, ProductsOfMatricesStaySo) {
   const std::string pair = "0 <= p < P and 0 <= i < I and 0 <= j < J", element = "0 <= p < P and 0 <= q < Q";

@@ -1,6 +1,8 @@
 // A launch recipe as JSON says all of it.
 #include "support/launch_recipe.h"
 
+#include "support/error.h"
+
 #include <gtest/gtest.h>
 
 #include <limits>
@@ -17,6 +19,26 @@ LaunchRecipe recipe_with(std::vector<KernelParam> params) {
   recipe.launches.back().symbol = "kernel";
   recipe.launches.back().params = std::move(params);
   return recipe;
+}
+
+TEST(Recipe, MoreThanALaunchTakesIsRefused) {
+  const auto message = [](const LaunchRecipe& recipe) {
+    try {
+      check_limits(recipe, "kernel k");
+    } catch (const UserError& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  LaunchRecipe recipe;
+  for (std::size_t k = 0; k < LaunchLimits::kTensors; ++k)
+    recipe.arguments.push_back({"x" + std::to_string(k), ElementType::f32, false, {}});
+  EXPECT_EQ(message(recipe), "");
+  recipe.arguments.push_back({"y", ElementType::f32, true, {}});
+  EXPECT_EQ(message(recipe), "kernel k: 129 tensors are more than the 128 that a launch takes");
+  LaunchRecipe deep;
+  deep.arguments.push_back({"y", ElementType::f32, true, std::vector<IntExpr>(LaunchLimits::kRank + 1, IntExpr(1))});
+  EXPECT_EQ(message(deep), "kernel k: tensor \"y\" has 17 indices, more than 16");
 }
 
 TEST(RecipeJson, EveryKindOfParameterComesBack) {

@@ -9,6 +9,7 @@ import torch
 
 from ...errors import DeviceError, NotFound, UserError
 from ..kernels import missing_message, opened
+from ..operators import implement
 from .description import Description, dtype_of, extents
 from .verification import check, is_telling
 
@@ -188,8 +189,7 @@ def _run(key, inputs, sizes):
     return region_of(key).run(inputs, sizes)
 
 
-for _device in ("CPU", "CUDA"):
-    LIBRARY.impl("region", _run, _device)
+implement("region", _run, LIBRARY)
 
 
 @functools.partial(torch.library.register_fake, "nestor::region", lib=LIBRARY)

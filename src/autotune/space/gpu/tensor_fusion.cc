@@ -218,13 +218,18 @@ double summed_points(const Nest& nest, const NestStructure& structure) {
   return points;
 }
 
+/// Clocks of a multiprocessor that what stands beside products takes after the rules, roughly.
+double clocks_of_copies(RuleVariants& variants, const RuleVariant& variant, Fusion fusion) {
+  constexpr double kElement = 4, kBytes = 14;  // bytes written and read, and bytes of memory in a clock
+  return prepared_points(variants, variant, fusion) * kElement / kBytes;
+}
+
 /// Clocks of a multiprocessor that the copies before products and the products take after the rules, roughly: tiles of which a share is filled
 /// cost as much as whole ones.
 double guessed_clocks(RuleVariants& variants, const RuleVariant& variant, double filled, Fusion fusion) {
-  constexpr double kProducts = 2048, kBytes = 14;  // of 16-bit operands, and of memory, in a clock
-  const double copied = prepared_points(variants, variant, fusion);
+  constexpr double kProducts = 2048;  // of 16-bit operands in a clock
   const FusionGroup& group = variants.heaviest(variant, fusion);
-  return variant.structure.loop_groups[group.heaviest].points / filled / kProducts + copied * 4 / kBytes;  // written and read
+  return variant.structure.loop_groups[group.heaviest].points / filled / kProducts + clocks_of_copies(variants, variant, fusion);
 }
 
 /// Elements of temporaries that a kernel writes and others read, once for each of these.
@@ -628,6 +633,34 @@ std::vector<std::set<std::string>> rules_with_fewer_copies(RuleVariants& variant
   return choices;
 }
 
+namespace {
+
+/// How many sums of products the nest has.
+std::ptrdiff_t count_products(const Nest& nest) {
+  return std::count_if(nest.statements.begin(), nest.statements.end(),
+                       [](const Statement& statement) { return multiplies_matrices(statement); });
+}
+
+/// Adds the first choice with sums that are added together as one: first where several accumulators become one and copies take little.
+void add_joined_sums(RuleVariants& variants, const std::set<std::string>& for_products, const GpuLimits& limits,
+                     std::vector<std::set<std::string>>& choices) {
+  constexpr std::ptrdiff_t kAccumulators = 3;  // of which tiles have little room each
+  constexpr double kCopies = 0.25;             // of the products' time
+  if (!for_products.contains(kSumJoiningRule) || choices.front().contains(kSumJoiningRule)) return;
+  std::set<std::string> joined = choices.front();
+  joined.insert(kSumJoiningRule);
+  const RuleVariant &apart = variants.at({choices.front()}), &one = variants.at({joined});
+  const Fusion fusion = fusion_for_tensor_cores(variants, one, limits);
+  const std::ptrdiff_t fewer = count_products(variants.nest(apart)) - count_products(variants.nest(one));
+  if (fewer <= 0 || !has_place(variants, one, fusion, limits)) return;
+  const double before = clocks_of_copies(variants, apart, fusion_for_tensor_cores(variants, apart, limits)),
+               copies = clocks_of_copies(variants, one, fusion), products = guessed_clocks(variants, one, 1, fusion) - copies;
+  const bool first = fewer + 1 >= kAccumulators && copies - before < kCopies * products;
+  choices.insert(choices.begin() + (first ? 0 : 1), std::move(joined));
+}
+
+}  // namespace
+
 std::vector<std::set<std::string>> rules_with_fewer_maps(RuleVariants& variants, std::vector<std::set<std::string>> choices,
                                                          const GpuLimits& limits) {
   constexpr double kWorth = 0.8;  // of what goes through memory
@@ -683,6 +716,7 @@ std::vector<std::set<std::string>> rules_for_products(RuleVariants& variants, st
   std::vector<std::set<std::string>> choices =
       rules_for_fuller_tiles(variants, rules_for_tensor_cores(variants, usual, others, limits), others, limits);
   choices = rules_with_fewer_copies(variants, std::move(choices), usual, others, limits);
+  add_joined_sums(variants, others, limits, choices);
   // At last sums that are mixed in another kernel.
   std::set<std::string> joint = choices.front();
   if (joint.erase(kSeparatingRule) > 0) choices.push_back(std::move(joint));

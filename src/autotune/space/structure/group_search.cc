@@ -288,9 +288,22 @@ class GroupFinder {
     }
     if (fusion_ == Fusion::products) return after.size() == before.size() || keeps_tiles(first, next, after);
     if (alike_ && (group_of(next, next + 1).axes.size() != after.size() || !share_tiles(group_of(first, next + 1)))) return false;
-    if (fusion_ == Fusion::careful && reads_table(first, next, after)) return false;
+    if (fusion_ == Fusion::careful && reads_table(first, next, after) && !steps_on(first, next)) return false;
     if (begins_other_rows(first, next)) return false;
-    return !after.empty() && (fusion_ == Fusion::maximal || after.size() == before.size());
+    return !after.empty() && (fusion_ == Fusion::maximal || after.size() == before.size() ||
+                              (fusion_ == Fusion::careful && after.size() == before.size() - single_axes(first, next, after)));
+  }
+
+  /// How many axes of the run first .. next - 1 are not among the common ones, and have one place there, as where a recurrence starts.
+  std::size_t single_axes(int first, int next, const std::vector<int>& common) const {
+    const FusionGroup run = group_of(first, next);
+    return static_cast<std::size_t>(std::count_if(run.axes.begin(), run.axes.end(), [&](int axis) {
+      return std::find(common.begin(), common.end(), axis) == common.end() &&
+             std::all_of(run.loop_groups.begin(), run.loop_groups.end(), [&](int u) {
+               const LoopGroup& member = structure_.loop_groups[static_cast<std::size_t>(u)];
+               return member.extents[static_cast<std::size_t>(member.position_of(axis))] == 1;
+             });
+    }));
   }
 
   /// Has the loop group at `next` a loop around the common ones that the run knows nothing of? Then what the run makes is a table for all of
@@ -307,7 +320,24 @@ class GroupFinder {
     // The outermost loop that both have, or that is this one's own.
     for (std::size_t k = 0; k < reader.axes.size(); ++k) {
       if (std::find(common.begin(), common.end(), reader.axes[k]) != common.end()) return false;
-      if (!reader.reduced[k] && !is_of_run(reader.axes[k])) return !common.empty();
+      if (!reader.reduced[k] && reader.extents[k] > 1 && !is_of_run(reader.axes[k])) return !common.empty();
+    }
+    return false;
+  }
+
+  /// Does the loop group at `next` write what one of first .. next - 1 writes, as steps of a recurrence do what it starts from?
+  bool steps_on(int first, int next) const {
+    const auto written_at = [&](int place) {
+      std::set<std::string> tensors;
+      for (const std::string& name : statements_at(place)) tensors.insert(base_.nest().statement(name).write.tensor);
+      return tensors;
+    };
+    const std::set<std::string> own = written_at(next);
+    for (int place = first; place < next; ++place) {
+      const std::set<std::string> before = written_at(place);
+      if (!taken_[static_cast<std::size_t>(place)] &&
+          std::any_of(before.begin(), before.end(), [&](const std::string& tensor) { return own.contains(tensor); }))
+        return true;
     }
     return false;
   }

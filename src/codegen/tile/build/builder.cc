@@ -1,6 +1,7 @@
 // From a proved schedule to a tile program: the loop tree becomes loops, each statement an op at its place.
 #include "codegen/tile/build/claims.h"
 #include "codegen/tile/build/composite_ops.h"
+#include "codegen/tile/build/index_bounds.h"
 #include "codegen/tile/build/op_builder.h"
 #include "codegen/tile/build/program_passes.h"
 #include "codegen/tile/build/staging.h"
@@ -85,6 +86,7 @@ class ProgramBuilder {
     program.root = scan(plan_.tree, {0, isl::manage(isl_set_intersect_params(anywhere, plan_.context.copy())), {}});
     program.buffers = claimed_buffers(plan_, storage_, previous_, stages_);
     program.valid = size_constraints(full_context(plan_.schedule->nest()));
+    for (SizeConstraint& bound : bounds_of_index_values(nest)) program.valid.push_back(std::move(bound));
     if (const std::int64_t largest = schedule_.guarded_sizes(); largest < std::numeric_limits<std::int32_t>::max()) {
       for (const SizeParam& size : nest.sizes) program.valid.push_back({{{size.name, -1}}, largest});
     }

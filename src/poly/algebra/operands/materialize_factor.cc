@@ -2,8 +2,8 @@
 //
 // Pattern    r_e += f(p) t_q, where t is a 16-bit tensor (f32: then f is made of inputs, and of
 //            temporaries along fewer dims), and f an expression that does not change along some dims of e that q follows,
-//            and changes along others that q does not (sum_j sigmoid(s_ij) v_jd); in place of t_q, a second f made of 16-bit inputs, which
-//            gets a temporary, too. Or r_e += select(c_q, f(p), 0), with c a condition of data
+//            and changes along others that q does not (sum_j sigmoid(s_ij) v_jd); in place of t_q, a second f, which gets a temporary, too:
+//            both are made of 16-bit inputs, or of f32 ones, with 64 results for each value. Or r_e += select(c_q, f(p), 0), with c a condition of data
 //            and f of functions: what is summed up of few classes.
 // Rewrite    f'_p = f(p), in f32, over the dims along which f changes, before the sum; r_e += f'_p t_q. Where all that f reads has fewer
 //            indices in all than there are such dims (a masked image at y + s), f' has those: each value is stored once, not for each tap.
@@ -28,6 +28,7 @@
 #include "poly/algebra/rules/rule_list.h"
 #include "poly/algebra/values/builders.h"
 #include "poly/algebra/values/dims_view.h"
+#include "poly/algebra/values/factor_chain.h"
 #include "poly/algebra/values/nest_edit.h"
 #include "poly/algebra/values/polynomial.h"
 #include "poly/isl/isl_tools.h"
@@ -92,6 +93,16 @@ bool has_functions(const ScalarExpr& value) {
   return found;
 }
 
+/// Dims of the sum's result.
+std::vector<int> written_dims(const Statement& statement) {
+  const std::vector<int> reduced = reduced_dims(statement);
+  std::vector<int> written;
+  for (int dim = 0; dim < static_cast<int>(statement.dims.size()); ++dim) {
+    if (std::find(reduced.begin(), reduced.end(), dim) == reduced.end()) written.push_back(dim);
+  }
+  return written;
+}
+
 /// Is all there that the value reads, wherever the statement has points?
 bool reads_everywhere(const Nest& nest, const Statement& statement, const ScalarExpr& value) {
   bool all = true;
@@ -118,9 +129,8 @@ std::optional<Split> split_between(const Nest& nest, const Statement& statement,
   const ScalarExpr &computed = statement.value.args()[factor], &rest = statement.value.args()[other];
   why = "its factor reads what the sum has so far";
   if (reads_tensor(statement, computed, statement.write.tensor)) return std::nullopt;
-  std::vector<int> written, reduced = reduced_dims(statement);
+  const std::vector<int> written = written_dims(statement), reduced = reduced_dims(statement);
   for (int dim = 0; dim < static_cast<int>(statement.dims.size()); ++dim) {
-    if (std::find(reduced.begin(), reduced.end(), dim) == reduced.end()) written.push_back(dim);
     if (varies_along(statement, computed, dim)) split.dims.push_back(dim);
   }
   why =
@@ -138,13 +148,21 @@ std::optional<Split> split_between(const Nest& nest, const Statement& statement,
   return split;
 }
 
-/// Are both factors made of inputs of 16 bits, and of values of rows or columns? Each gets a temporary then.
-bool made_of_halves(const Nest& nest, const Statement& statement) {
+/// Is a value of the factor multiplied often enough to be stored, with sizes at their defaults?
+bool serves_many(const Nest& nest, const Statement& statement, const ScalarExpr& factor) {
+  constexpr double kFewestUses = 64;
+  std::vector<int> others = written_dims(statement);
+  std::erase_if(others, [&](int dim) { return varies_along(statement, factor, dim); });
+  return default_points(nest, statement, others) >= kFewestUses;
+}
+
+/// Are both factors made of inputs, and of values of rows or columns? Each gets a temporary then. Those of f32 serve many results.
+bool made_of_inputs(const Nest& nest, const Statement& statement) {
   const std::vector<ScalarExpr>& args = statement.value.args();
   return std::all_of(args.begin(), args.end(), [&](const ScalarExpr& arg) {
     bool halves = false;
     arg.visit([&](const ScalarExpr& node) { halves = halves || (node.op() == ScalarOp::read && is_half(node.type())); });
-    return halves && reads_inputs_and_few(nest, statement, arg);
+    return (halves || serves_many(nest, statement, arg)) && reads_inputs_and_few(nest, statement, arg);
   });
 }
 
@@ -164,7 +182,7 @@ std::optional<Split> split_of(const Nest& nest, const Statement& statement, std:
     return std::nullopt;
   const std::vector<ScalarExpr>& args = statement.value.args();
   const bool first = is_element(args[0]), second = is_element(args[1]);
-  if (!first && !second) return made_of_halves(nest, statement) ? split_between(nest, statement, 0, 1, why) : std::nullopt;
+  if (!first && !second) return made_of_inputs(nest, statement) ? split_between(nest, statement, 0, 1, why) : std::nullopt;
   why = "both factors are elements of tensors";
   if (first && second) return std::nullopt;
   const std::size_t factor = first ? 1 : 0;

@@ -24,6 +24,7 @@
 #include "poly/algebra/values/factor_chain.h"
 #include "poly/algebra/values/nest_edit.h"
 #include "poly/algebra/values/polynomial.h"
+#include "poly/isl/isl_tools.h"
 #include "poly/nest/nest_sets.h"
 #include "support/error.h"
 
@@ -112,13 +113,47 @@ std::vector<int> columns_of(const Nest& nest, const Statement& statement, const 
   return {};
 }
 
-/// Reductions along rows of wanted tensors.
-std::vector<RuleMatch> find_along(const Nest& nest, double most_rows, const IsWanted& wanted) {
+/// Is the tensor one over the same rows and columns as a read of the statement, where another reduction goes over the rows for each column
+/// apart? Then these sums go along the rows, too: one kernel has all of them.
+bool is_reduced_by_columns(const Nest& nest, const Statement& statement, const std::vector<int>& columns) {
+  const auto has_columns = [&](const Statement& of, const Access& read, bool kept) {
+    const std::vector<std::set<int>> followed = dims_of_indices(of, read);
+    const std::vector<int> reduced = reduced_dims(of);
+    const auto is_reduced = [&](int dim) { return std::find(reduced.begin(), reduced.end(), dim) != reduced.end(); };
+    return followed.size() > 1 && followed.back().size() == 1 && is_reduced(*followed.back().begin()) != kept &&
+           std::any_of(followed.begin(), followed.end() - 1,
+                       [&](const std::set<int>& dims) { return std::any_of(dims.begin(), dims.end(), is_reduced); });
+  };
+  const auto same_shape = [&](const Access& a, const Access& b) {
+    const std::vector<isl::pw_aff>&x = nest.tensor(a.tensor).shape, &y = nest.tensor(b.tensor).shape;
+    return std::equal(x.begin(), x.end(), y.begin(), y.end(), [](const isl::pw_aff& one, const isl::pw_aff& other) {
+      return isl_pw_aff_is_equal(over_params(one).get(), over_params(other).get()) == isl_bool_true;
+    });
+  };
+  return std::any_of(nest.statements.begin(), nest.statements.end(), [&](const Statement& other) {
+    if (!other.reduction || other.name == statement.name) return false;
+    return std::any_of(other.reads.begin(), other.reads.end(), [&](const Access& theirs) {
+      return has_columns(other, theirs, true) &&
+             std::any_of(statement.reads.begin(), statement.reads.end(), [&](const Access& ours) {
+               return same_shape(ours, theirs) && has_columns(statement, ours, false) &&
+                      dims_of_indices(statement, ours).back() == std::set<int>(columns.begin(), columns.end());
+             });
+    });
+  });
+}
+
+/// Reductions along rows of wanted tensors. `turned`: those beside reductions for each column go along the columns first.
+std::vector<RuleMatch> find_along(const Nest& nest, double most_rows, const IsWanted& wanted, bool turned = false) {
   std::vector<RuleMatch> matches;
   for (const Statement& statement : nest.statements) {
     if (!objection(nest, statement).empty() || multiplies(statement)) continue;
     if (default_points(nest, statement, other_dims(statement, reduced_dims(statement))) >= kManyResults) continue;
-    const std::vector<int> columns = columns_of(nest, statement, wanted);
+    std::vector<int> columns = columns_of(nest, statement, wanted);
+    if (turned && !columns.empty() && is_reduced_by_columns(nest, statement, columns)) {
+      std::vector<int> rows = reduced_dims(statement);
+      std::erase(rows, columns.front());
+      if (rows.size() == 1) columns = rows;
+    }
     if (columns.empty() || default_points(nest, statement, columns) < kFewestColumns) continue;
     if (default_points(nest, statement, other_dims(statement, columns)) > most_rows) continue;
     if (has_negative_values(nest, statement, other_dims(statement, columns))) continue;
@@ -150,7 +185,7 @@ std::vector<RuleMatch> find(const Nest& nest) {
                                               [&](const Access& read) { return is_made_for_others(nest, read.tensor); });
   });
   // Beside those, reductions of inputs: a kernel that reduces all of them reads each once.
-  return made ? find_along(nest, kMostRows, [](const std::string&) { return true; }) : std::vector<RuleMatch>{};
+  return made ? find_along(nest, kMostRows, [](const std::string&) { return true; }, true) : std::vector<RuleMatch>{};
 }
 
 std::vector<int> dims_named(const Statement& statement, const std::vector<std::string>& target) {

@@ -192,6 +192,11 @@ class HiddenFactor {
       }
     }
     if (is_one(parts.outside) || parts.inside.factors.empty()) return false;
+    if (parts.outside.factors.empty() && readers_of(nest_, producer.write.tensor).size() > 1 &&
+        strip_casts(to_expr(parts.inside)).op() != ScalarOp::read) {
+      why_ = fmt::format("others read {}, and to leave out a number would have a copy of it made", producer.write.tensor);
+      return false;
+    }
     const ScalarExpr remains = remaining_value(producer, parts.inside, relation, trial);
     const ScalarExpr value = build::mul(build::as_f32(remains), to_expr(parts.outside));
     trial.value = trial.value.rewrite([&](const ScalarExpr& node) {

@@ -24,6 +24,7 @@ const Rule& early_definitions_rule();
 const Rule& reroll_sums_rule();
 const Rule& reroll_terms_rule();
 const Rule& unskew_dims_rule();
+const Rule& gather_sums_rule();
 const Rule& flatten_sums_rule();
 const Rule& exp2_scale_rule();
 const Rule& simplify_rule();

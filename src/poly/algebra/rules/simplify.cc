@@ -2,6 +2,7 @@
 //
 // Pattern    operations on constants; x*1, x/1, x+0, x-0; x/c with c a power of two; nested casts and casts that change nothing; -(-x);
 //            selects with a constant condition or equal branches; max(x, -inf), min(x, inf); !(!c); identity comparisons of constants;
+//            the larger or smaller one of an index and a number, where it is always the same one;
 //            temporaries that are copies of other tensors, as they are or in f32; temporaries that equal statements define; short
 //            values that readers compute with less to read (needless_temporaries.h): terms of one sum, decays of a recurrence, masks.
 // Rewrite    the simpler expression; accesses and indices that are no longer used are dropped. What reads a copy reads its source;
@@ -138,6 +139,21 @@ ScalarExpr simplify_node(const ScalarExpr& expr) {
   }
 }
 
+/// Of the larger or smaller one of an index and a number: the one that it always is; the same expression where that changes.
+ScalarExpr known_extremum(const Nest& nest, const Statement& statement, const ScalarExpr& expr) {
+  if (expr.op() != ScalarOp::max && expr.op() != ScalarOp::min) return expr;
+  for (const std::size_t place : {std::size_t{0}, std::size_t{1}}) {
+    const ScalarExpr &index = expr.args()[place], &bound = expr.args()[1 - place];
+    if (index.op() != ScalarOp::index || bound.op() != ScalarOp::constant) continue;
+    const isl::pw_aff& function = statement.indices[static_cast<std::size_t>(index.ordinal())];
+    const isl::pw_aff number = function.sub(function).add_constant(static_cast<long>(bound.number()));
+    const isl::set points = domain_in(nest, statement);
+    const bool above = points.is_subset(function.ge_set(number)), below = points.is_subset(function.le_set(number));
+    if (above || below) return above == (expr.op() == ScalarOp::max) ? index : bound;
+  }
+  return expr;
+}
+
 /// The statement that alone defines the tensor, if all it does is to copy an element, which f32 may hold for 16 bits; else null.
 const Statement* copy_of(const Nest& nest, const std::string& tensor) {
   if (!is_elementwise_temporary(nest, tensor)) return nullptr;
@@ -170,7 +186,8 @@ Nest simplified(const Nest& nest, std::vector<std::string>& changed) {
   Nest result = nest;
   for (Statement& statement : result.statements) {
     const ScalarExpr before = statement.value;
-    statement.value = before.rewrite(simplify_node);
+    statement.value =
+        before.rewrite([&](const ScalarExpr& node) { return known_extremum(nest, statement, simplify_node(node)); });
     if (statement.value.equals(before)) continue;
     changed.push_back(statement.name);
     compact(statement);

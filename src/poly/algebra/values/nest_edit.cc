@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <functional>
 #include <map>
+#include <set>
 
 #include "poly/isl/isl_tools.h"
 #include "poly/nest/nest_sets.h"
@@ -71,7 +72,25 @@ const Statement* sole_definition(const Nest& nest, const std::string& tensor) {
 }
 
 bool is_elementwise_temporary(const Nest& nest, const std::string& tensor) {
-  return nest.tensor(tensor).role == TensorRole::temporary && sole_definition(nest, tensor) != nullptr;
+  const auto definition_of = [&](const std::string& name) {
+    return nest.tensor(name).role == TensorRole::temporary ? sole_definition(nest, name) : nullptr;
+  };
+  const Statement* definition = definition_of(tensor);
+  if (definition == nullptr) return false;
+  // Whether it is made of itself can be seen in its loops.
+  std::set<std::string> seen;
+  std::vector<const Statement*> rest{definition};
+  while (!rest.empty()) {
+    const Statement& statement = *rest.back();
+    rest.pop_back();
+    for (const Access& read : statement.reads) {
+      if (read.tensor == tensor) return false;
+      const std::vector<const Statement*> writers = writers_of(nest, read.tensor);
+      if (writers.size() != 1 || writers.front()->group != definition->group || !seen.insert(read.tensor).second) continue;
+      if (const Statement* other = definition_of(read.tensor)) rest.push_back(other);
+    }
+  }
+  return true;
 }
 
 std::vector<const Statement*> initialisers_of(const Nest& nest, const Statement& update) {

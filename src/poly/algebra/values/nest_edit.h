@@ -12,7 +12,7 @@ std::vector<const Statement*> writers_of(const Nest& nest, const std::string& te
 std::vector<const Statement*> readers_of(const Nest& nest, const std::string& tensor);
 /// The only statement that writes `tensor`, if it is no reduction and its write is one to one; else nullptr.
 const Statement* sole_definition(const Nest& nest, const std::string& tensor);
-/// True when `tensor` is a temporary with a sole definition.
+/// True when `tensor` is a temporary with a sole definition that is not made of its own elements, directly or by other such temporaries.
 bool is_elementwise_temporary(const Nest& nest, const std::string& tensor);
 /// The statements that initialise the accumulator of `update` (they write its tensor and are no reductions), provided that
 /// all of them come before it and that it is the only reduction that writes the tensor; empty otherwise.

@@ -418,6 +418,7 @@ std::vector<NamedValues> likely_gpu_values(const GpuPointSource& source) {
       !multiplies(source.variants.nest(source.variants.at(simple)))) {
     RuleChoice folded = simple;
     folded.rules.insert(kFoldingRule);
+    add_own_elements(source, folded, points);
     add_row_values(source, folded, points);
     add_distributed(source, folded, points);
   }
@@ -439,8 +440,10 @@ std::vector<NamedValues> likely_gpu_values(const GpuPointSource& source) {
   RuleChoice rows = simple;
   if (std::find(source.rules.begin(), source.rules.end(), kRowsRule) != source.rules.end()) rows.rules.insert(kRowsRule);
   add_product_values(source, rows, points);
-  if (rows.rules != simple.rules && !multiplies(source.variants.nest(source.variants.at(simple))))
+  if (rows.rules != simple.rules && !multiplies(source.variants.nest(source.variants.at(simple)))) {
+    for (const ColumnSums kind : {ColumnSums::heaviest, ColumnSums::lighter}) add_column_values(source, rows.rules, kind, points);
     add_row_values(source, rows, points);
+  }
   add_scattered(source, simple, points);
   add_pair_sums(source, without_tiles, points);
   add_shared_terms(source, simple, points);

@@ -98,6 +98,29 @@ std::vector<Sequences> short_sequences(const GpuPointSource& source, const RuleV
   return {};
 }
 
+/// Do the group's statements, none of which is a reduction, have steps of a recurrence within the common loops?
+bool has_steps_inside(const Nest& nest, const RuleVariant& variant, const FusionGroup& group) {
+  bool steps = false;
+  for (const int u : group.loop_groups) {
+    const LoopGroup& loop_group = variant.structure.loop_groups[static_cast<std::size_t>(u)];
+    std::set<std::string> written;
+    for (const std::string& name : loop_group.statements) {
+      if (nest.statement(name).reduction) return false;
+      written.insert(nest.statement(name).write.tensor);
+    }
+    const auto reads_own = [&](const std::string& name) {
+      const std::vector<Access>& reads = nest.statement(name).reads;
+      return std::any_of(reads.begin(), reads.end(), [&](const Access& read) { return written.contains(read.tensor); });
+    };
+    for (std::size_t k = 0; k < loop_group.axes.size(); ++k) {
+      const bool common = std::find(group.axes.begin(), group.axes.end(), loop_group.axes[k]) != group.axes.end();
+      if (!common && loop_group.extents[k] > 1)
+        steps = steps || std::any_of(loop_group.statements.begin(), loop_group.statements.end(), reads_own);
+    }
+  }
+  return steps;
+}
+
 /// Has a step nothing for a row but sums of it, the widest of more points than a warp has at once, and what follows from them?
 bool sums_up_rows(const Nest& nest, const RuleVariant& variant, const FusionGroup& group, const std::vector<int>& independent) {
   const std::vector<int> around = axes_around(group, independent);
@@ -146,6 +169,25 @@ void add_row_sequences(const GpuPointSource& source, const RuleChoice& choice, s
     NamedValues values{{"threads", threads}, {"cluster", 1}, {"reduction_axis", -1}};
     for (const int axis : all.axes) values["tile." + variant.structure.axes[static_cast<std::size_t>(axis)].name] = 1;
     points.push_back(completed(source, choice, Fusion::maximal, std::move(values)));
+  }
+}
+
+void add_own_elements(const GpuPointSource& source, const RuleChoice& choice, std::vector<NamedValues>& points) {
+  constexpr std::int64_t kElementsOfThread = 4;
+  const RuleVariant& variant = source.variants.at(choice);
+  const Nest& nest = source.variants.nest(variant);
+  for (const Fusion fusion : {Fusion::maximal, Fusion::careful}) {
+    const FusionGroup& group = source.variants.heaviest(variant, fusion);
+    if (group.part || group.axes.empty() || !serial_axes(group).empty() || !has_steps_inside(nest, variant, group)) continue;
+    for (const std::int64_t threads : {64, 32, 128}) {
+      NamedValues values{{"threads", threads}, {"cluster", 1}, {"reduction_axis", -1}, {"persistent", 0},
+                         {"prefetch", 0},      {"staging", 0}, {"streaming", 0}};
+      for (const int axis : group.axes)
+        values["tile." + variant.structure.axes[static_cast<std::size_t>(axis)].name] =
+            axis == group.axes.back() ? kElementsOfThread * threads : 1;
+      points.push_back(completed(source, choice, fusion, std::move(values)));
+    }
+    break;
   }
 }
 

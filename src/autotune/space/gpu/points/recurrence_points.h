@@ -12,6 +12,9 @@ void add_recurrences(const GpuPointSource& source, const RuleChoice& choice, boo
 /// again in each step.
 void add_row_sequences(const GpuPointSource& source, const RuleChoice& choice, std::vector<NamedValues>& points);
 
+/// Recurrences of elementwise values, within loops that all share: each thread takes a few elements through all steps.
+void add_own_elements(const GpuPointSource& source, const RuleChoice& choice, std::vector<NamedValues>& points);
+
 /// A block goes through the steps of a sequence, or threads through those of many short ones; each step of all sequences has a
 /// launch for each statement, or one kernel of tiles along the last two common axes.
 void add_distributed(const GpuPointSource& source, const RuleChoice& choice, std::vector<NamedValues>& points);

@@ -306,6 +306,8 @@ class TileFinder {
     const bool seldom = op.kind == TensorOp::Kind::seldom;
     if (op.op.reduction && op.column < 0) refuse(op.op, "reduces its rows");
     if (op.op.reduction && !seldom && !op.op.dims[static_cast<std::size_t>(op.column)].reduced) refuse(op.op, "reduces its rows");
+    // A tile's columns are known; those of memory may be more.
+    if (op.op.reduction && !seldom) column_bound(op, op.column);
     if (op.row >= 0) check_rows(op);
   }
 
