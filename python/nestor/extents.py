@@ -1,8 +1,11 @@
 """Which sizes the shapes of tensors tell: extents are sums of multiples of sizes."""
 
+import math
 import re
 import typing
+from fractions import Fraction
 
+_SIGN = re.compile(r"\s+([+-])\s+")
 _TERM = re.compile(r"(?:(-?\d+)\*)?([A-Za-z_]\w*)|(-?\d+)")
 
 
@@ -15,8 +18,9 @@ class Extent(typing.NamedTuple):
 def read_extent(text):
     """The Extent that a kernel's description writes as text, such as "2*length + 1"; None: it is no sum of multiples."""
     coefficients, constant = {}, 0
-    for sign, part in re.findall(r"(^|[+-]\s)\s*([^\s]+)", text):
-        factor = -1 if sign.startswith("-") else 1
+    first, *rest = _SIGN.split(text.strip())
+    for sign, part in [("+", first), *zip(rest[::2], rest[1::2])]:
+        factor = -1 if sign == "-" else 1
         term = _TERM.fullmatch(part)
         if term is None:
             return None
@@ -47,12 +51,48 @@ def told_by(extents, known=()):
     return order
 
 
+def names_told(extents, known=()):
+    """The sizes that extents tell besides the known ones."""
+    names = [name for _, name in told_by(extents, known)]
+    return [*names, *_solved(extents, {*known, *names})]
+
+
 def sizes_told(extents, values, known):
     """The known sizes {name: value}, and those that extents of these values tell. Where nothing fits the next smaller value is
     taken: whoever checks the shapes then says what they should be."""
     sizes = dict(known)
+
+    def rest(k):
+        return values[k] - extents[k].constant - sum(
+            factor * sizes[name] for name, factor in extents[k].coefficients.items() if name in sizes)
+
     for k, name in told_by(extents, known):
-        rest = values[k] - extents[k].constant
-        rest -= sum(factor * sizes[other] for other, factor in extents[k].coefficients.items() if other != name)
-        sizes[name] = rest // extents[k].coefficients[name]
-    return sizes
+        sizes[name] = rest(k) // extents[k].coefficients[name]
+    found = {name: math.floor(sum(factor * rest(k) for k, factor in weights.items()))
+             for name, weights in _solved(extents, sizes).items()}
+    return {**sizes, **found}
+
+
+def _solved(extents, known):
+    """{size: {place: factor}} of the sizes that several sums tell together, less what known sizes add to them."""
+    rows = [({name: Fraction(factor) for name, factor in extent.coefficients.items() if name not in known}, {k: Fraction(1)})
+            for k, extent in enumerate(extents) if extent is not None]
+    rows, done = [row for row in rows if row[0]], []
+    while rows:
+        row, *rows = rows
+        pivot = next(iter(row[0]))
+        row = tuple(_sum(side, side, 1 / row[0][pivot] - 1) for side in row)
+        rows, done = [[_without(other, row, pivot) for other in each] for each in (rows, done)]
+        rows, done = [other for other in rows if other[0]], [*done, row]
+    return {next(iter(names)): weights for names, weights in done if len(names) == 1}
+
+
+def _without(row, other, name):
+    """A row less the multiple of another that has this name once."""
+    return tuple(_sum(side, more, -row[0].get(name, 0)) for side, more in zip(row, other))
+
+
+def _sum(terms, more, factor):
+    """terms + factor * more, without zeros."""
+    found = {name: terms.get(name, 0) + factor * more.get(name, 0) for name in {**terms, **more}}
+    return {name: value for name, value in found.items() if value}

@@ -285,8 +285,8 @@ class Kernel:
         if layout.type == "bits16" and spec["type"] != "bf16":
             raise UserError(f"{what} holds {spec['type']}, not 16-bit integers")
         if len(layout.shape) != len(spec["shape"]):
-            raise UserError(f"{what} must have the shape {' x '.join(spec['shape'])}, not "
-                            f"{' x '.join(map(str, layout.shape)) or 'a single element'}")
+            needed = f"have the shape {' x '.join(spec['shape'])}" if spec["shape"] else "be a single element, of the shape ()"
+            raise UserError(f"{what} must {needed}, not {' x '.join(map(str, layout.shape)) or 'a single element'}")
 
     def _sizes(self, specs, layouts, given):
         """Sizes from the shapes that tell them, where they are not given."""

@@ -3,15 +3,19 @@
 import contextlib
 import os
 import pathlib
+import re
 import tempfile
 import warnings
 
 from . import capi, program
 from .errors import NotFound, UserError
-from .extents import read_extent, told_by
+from .extents import names_told, read_extent
 from .library import Library
 from .nests.hints import with_remedy
 from .nests.model import Nest
+
+# How the C library refuses shapes that do not fit the sizes.
+_AT_SIZES = re.compile(r"(must|would) have the shape [\dx -]+[, ]|is not valid for these sizes")
 
 
 class Text(str):
@@ -115,11 +119,22 @@ class Tuning:
     def __call__(self, *tensors, **named):
         """Runs the kernel, as nestor.Kernel does: numpy arrays, PyTorch tensors and others, in the order of `kernel.tensors`.
         Sizes that no shape tells are those that were tuned, unless sizes={name: value} says otherwise."""
-        return self.kernel(*tensors, **{**named, "sizes": {**self._untold(), **(named.get("sizes") or {})}})
+        given = named.get("sizes") or {}
+        taken = self._untold(given)
+        try:
+            return self.kernel(*tensors, **{**named, "sizes": {**taken, **given}})
+        except UserError as error:
+            if not taken or not _AT_SIZES.search(str(error)):
+                raise
+            names = ", ".join(f"{name} = {value}" for name, value in taken.items())
+            asked = ", ".join(f'"{name}": ...' for name in taken)
+            raise UserError(f"{error}; no shape tells {names}, which {'was' if len(taken) == 1 else 'were'} tuned: give others as "
+                            f"sizes={{{asked}}}") from None
 
-    def _untold(self):
+    def _untold(self, given):
+        """The tuned values of sizes that neither shapes nor these sizes tell."""
         extents = [read_extent(text) for tensor in self.kernel.info["tensors"] for text in tensor["shape"]]
-        told = {name for _, name in told_by(extents)}
+        told = {*names_told(extents, given), *given}
         return {name: self.sizes[name] for name in self.kernel.info["sizes"] if name in self.sizes and name not in told}
 
     @property

@@ -273,6 +273,40 @@ class ElementTest(unittest.TestCase):
         kernel(row_, out, sizes={"degree": 5})
         numpy.testing.assert_array_equal(out, numpy.full(16, 10.0))
 
+    @needs_program
+    def test_sizes_that_extents_do_not_tell(self):
+        m = Size("m", 7)
+        h, p, q = indices(h=n // 2 + 1, p=n + m, q=2 * n - m)
+
+        @nestor.nest
+        def half(row: f32[n // 2 + 1], one: f32[()]):
+            return define("out", h, row[h] * one[()])
+
+        @nestor.nest(require=2 * n - m >= 1)
+        def sums(table: f32[n + m, 2 * n - m]):
+            return define("out", (p, q), 2 * table[p, q])
+
+        options = {"time": 1, "trials": 2, "target": "host", "db": f"{folder()}/quotients.db", "progress": False}
+        tuned = nestor.tune(half, {"n": 9}, **options)
+        row_, one, out = numpy.ones(9, "float32"), numpy.full((), 2, "float32"), numpy.zeros(9, "float32")
+        tuned(row_[:5], one, out[:5])
+        self.assertEqual(out.sum(), 10)
+        with self.assertRaisesRegex(nestor.UserError, r'no shape tells n = 9, which was tuned: give others as sizes=\{"n": ...\}'):
+            tuned(row_, one, out)
+        with self.assertRaisesRegex(nestor.UserError, r'"n" is missing.* no shape says it: give it as sizes=\{"n": ...\}'):
+            tuned.kernel(row_, one, out)
+        tuned(row_, one, out, sizes={"n": 16})
+        self.assertEqual(out.sum(), 18)
+        with self.assertRaisesRegex(nestor.UserError, r'tensor "one" must be a single element, of the shape \(\), not 1'):
+            tuned(row_, one.reshape(1), out, sizes={"n": 16})
+        with self.assertRaisesRegex(nestor.UserError, r"one must be a single element, of the shape \(\), not \(1,\)"):
+            nestor.evaluate(half, {"row": row_, "one": one.reshape(1)}, {"n": 16})
+        tuned = nestor.tune(sums, {"n": 9, "m": 7}, **options)
+        for shape in ((16, 11), (20, 13)):
+            table, out = numpy.ones(shape, "float32"), numpy.zeros(shape, "float32")
+            tuned(table, out)
+            self.assertTrue((out == 2).all())
+
     def test_points_without_elements_need_none(self):
         @nestor.nest
         def edges(row: f32[n]):

@@ -12,7 +12,7 @@ from support import PROGRAM, needs_program, numpy
 
 import nestor
 from nestor import Size, define, f32, indices
-from nestor.extents import read_extent, sizes_told
+from nestor.extents import names_told, read_extent, sizes_told
 from nestor.nests.affine import Affine, both, either
 from nestor.nests.isl_text import pieces
 from nestor.nests.ranges import least_of, most_of
@@ -153,7 +153,7 @@ class ExtentTest(unittest.TestCase):
                                              ("length - 1", {"length": 1}, -1), ("-2*n + m", {"n": -2, "m": 1}, 0),
                                              ("n + m - n", {"m": 1}, 0)):
             self.assertEqual(read_extent(text), (coefficients, constant), text)
-        for text in ("(n + 1) / 2", "n*m", "floor(n/2)"):
+        for text in ("(n + 1) / 2", "n*m", "floor(n/2)", "n / 2", "n / 2 + 1", "4*(n / 4)", "n mod 4", "n + m / 2", "n - n % 4"):
             self.assertIsNone(read_extent(text), text)
 
     def test_sizes_follow_from_extents(self):
@@ -164,6 +164,16 @@ class ExtentTest(unittest.TestCase):
         self.assertEqual(self.told(["n + m", "m"], [7, 3]), {"n": 4, "m": 3})  # whichever comes first
         self.assertEqual(self.told(["n + m"], [7]), {})
         self.assertEqual(self.told(["(n + 1) / 2"], [7]), {})
+
+    def test_sizes_follow_from_sums_together(self):
+        self.assertEqual(self.told(["n + m", "2*n - m"], [16, 11]), {"n": 9, "m": 7})
+        self.assertEqual(self.told(["n + m + k", "n - m", "m + k"], [6, 1, 3]), {"n": 3, "m": 2, "k": 1})
+        self.assertEqual(self.told(["n + m + k", "n - m", "k"], [6, 1, 1]), {"n": 3, "m": 2, "k": 1})
+        self.assertEqual(self.told(["n + m + k", "n - m", "n + 2*m"], [6, 1, 7], {"k": 1}), {"n": 3, "m": 2, "k": 1})
+        self.assertEqual(self.told(["n + m", "2*n + 2*m"], [5, 10]), {})  # which say the same
+        self.assertEqual(self.told(["n + m + k", "m + k"], [6, 3]), {"n": 3})
+        self.assertEqual(self.told(["n + m", "n - m"], [5, 2]), {"n": 3, "m": 1})  # who checks the shapes refuses it
+        self.assertEqual(names_told([read_extent(text) for text in ("n + m", "2*n - m", "k")]), ["k", "n", "m"])
 
     def test_a_size_by_itself_is_believed_first(self):
         self.assertEqual(self.told(["2*n", "n"], [11, 5]), {"n": 5})  # who checks the shapes says that 11 should be 10
@@ -475,6 +485,27 @@ class EvaluateTest(unittest.TestCase):
             nestor.evaluate(nest, {"x": Narrow()})
         with self.assertRaisesRegex(nestor.UserError, "the input x is missing"):
             nestor.evaluate(nest, {}, {"rows": 2, "width": 4})
+        for given, what in ((([numpy.zeros((4, 8))],), "tensors"), (({}, [4]), "sizes"), (({}, None, [4]), "scalars")):
+            with self.assertRaisesRegex(nestor.UserError, rf"takes {what} by name, as a dictionary \{{name: ...\}}, not a list"):
+                nestor.evaluate(nest, *given)
+
+    def test_conditions_are_compared(self):
+        @nestor.nest
+        def compared(a: nestor.boolean[rows], b: nestor.boolean[rows]):
+            conditions = {"same": a[i] == b[i], "other": a[i] != b[i], "either": a[i] ^ b[i], "early": a[i] == (i > 2),
+                          "affine": (i > 2) ^ (i < 5), "neither": (i > 2) == (i < 5), "set": a[i] == True}  # noqa: E712
+            return tuple(define(name, i, nestor.select(found, 1.0, 0.0)) for name, found in conditions.items())
+
+        a, b = numpy.arange(8) % 2 == 0, numpy.arange(8) % 3 == 0
+        late, early = numpy.arange(8) > 2, numpy.arange(8) < 5
+        found = nestor.evaluate(compared, {"a": a, "b": b})
+        for name, wanted in (("same", a == b), ("other", a != b), ("either", a ^ b), ("early", a == late), ("affine", late ^ early),
+                             ("neither", late == early), ("set", a)):
+            numpy.testing.assert_array_equal(found[name], wanted, name)
+        self.assertIsNotNone(((i > 2) ^ (i < 5)).condition)
+        for wrong in (lambda: (i > 2) == 1, lambda: (i > 2) ^ 1):
+            with self.assertRaisesRegex(nestor.UserError, "a condition is no number"):
+                wrong()
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ It is meant for looking at a definition and for tests: it takes every point of e
 """
 
 import math
+from collections.abc import Mapping
 
 from ..errors import UserError
 from ..extents import Extent, sizes_told
@@ -26,7 +27,7 @@ def evaluate(nest, tensors, sizes=None, scalars=None):
     import numpy
 
     try:
-        return _Evaluation(numpy, nest, tensors, sizes or {}, scalars or {}).run()
+        return _Evaluation(numpy, nest, tensors, {} if sizes is None else sizes, {} if scalars is None else scalars).run()
     except UserError as error:
         raise UserError(with_remedy(nest, str(error))) from None
 
@@ -52,6 +53,10 @@ def sizes_of(nest, shapes, given=None):
 class _Evaluation:
     def __init__(self, numpy, nest, tensors, sizes, scalars):
         self.np, self.nest = numpy, nest
+        for what, given in (("tensors", tensors), ("sizes", sizes), ("scalars", scalars)):
+            if not isinstance(given, Mapping):
+                raise UserError(f"{nest.op}: evaluate takes {what} by name, as a dictionary {{name: ...}}, not a "
+                                f"{type(given).__name__}")
         unknown = [name for name in tensors if all(tensor.name != name for tensor in nest.tensors)]
         if unknown:
             inputs = ", ".join(tensor.name for tensor in nest.tensors if tensor.role == "input")
@@ -78,7 +83,8 @@ class _Evaluation:
             raise UserError(f"{self.nest.op}: the input {tensor.name} is missing")
         found = inputs[tensor.name]
         if found.shape != shape:
-            raise UserError(f"{self.nest.op}: {tensor.name} must have the shape {shape}, not {found.shape}")
+            what = f"have the shape {shape}" if shape else "be a single element, of the shape ()"
+            raise UserError(f"{self.nest.op}: {tensor.name} must {what}, not {found.shape or 'a single element'}")
         if tensor.type == "i64":  # each is the nearest i32
             found = self.np.clip(found, -2**31, 2**31 - 1)
         return found.astype(kind)

@@ -133,7 +133,8 @@ class Value(Symbolic):
     __ror__ = __or__
 
     def __xor__(self, other):
-        return binary("bit_xor", self, other)
+        other = as_value(other)
+        return ~_same(self, other) if self.type == other.type == "bool" else binary("bit_xor", self, other)
 
     __rxor__ = __xor__
 
@@ -319,7 +320,10 @@ def unary(op, value):
 
 
 def compare(op, a, b):
-    """lt, le or eq as a Value of type bool: a Condition where both sides are affine."""
+    """lt, le or eq as a Value of type bool: a Condition where both sides are affine. eq is of two conditions, too."""
+    a, b = as_value(a), as_value(b)
+    if op == "eq" and a.type == b.type == "bool":
+        return _same(a, b)
     a, b = unify(a, b)
     if a.affine is not None and b.affine is not None:
         left, right = a.affine, b.affine
@@ -328,6 +332,11 @@ def compare(op, a, b):
     if found is not None:
         return from_condition(found)
     return Value(op, "bool", (a, b))
+
+
+def _same(a, b):
+    """Whether both conditions hold, or neither."""
+    return (a & b) | (~a & ~b)
 
 
 def _has_data(*values):

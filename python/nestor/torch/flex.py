@@ -12,8 +12,9 @@ from ..nests.model import Nest
 from .attention import gradients_or_transformed, result_like
 from .captured_tensors import argument
 from .flex_blocks import kept_block_mask, made_block_mask
-from .flex_compiled import defined, program, program_of, record
+from .flex_compiled import Replayed, defined, program, program_of, record
 from .flex_fallback import compiled
+from .flex_listed import DIFFERENT, UNCOMPARED, compared, is_captured, parts_of, shown_by
 from .flex_mods import traced
 from .flex_nest import Flex, Shape, flex_nest
 from .flex_race import compete, definition, is_race, lost
@@ -21,7 +22,7 @@ from .importer.extents import Unsupported
 from .kernels import element_of, missing
 from .nest_calls import check_tune, kernel_for, launch, tune_nest
 from .operators import LIBRARY, implement
-from .transforms import needs_gradient
+from .transforms import needs_gradient, vectorizing
 
 _NAME = "flex_attention"
 
@@ -47,11 +48,12 @@ def flex_attention(query, key, value, score_mod=None, block_mask=None, scale=Non
 
     query: [batch, heads, queries, head_dim], key: [batch, key_heads, keys, head_dim], value: [batch, key_heads, keys,
     value_dim]; f32, f16 or bf16. score_mod(score, b, h, q_idx, kv_idx) and the mask are traced and become one nest for all sizes.
-    block_mask: a BlockMask, of which mask_mod alone matters, or a function mask_mod(b, h, q_idx, kv_idx) itself. return_lse: the
-    logarithm of each row's sum too, f32. Rows that see nothing are 0, and -inf. tune: "now" searches for budget_s seconds where no
-    kernel is known; "off" leaves the call to PyTorch then (flex_attention.tune tunes). PyTorch computes, with a warning that says
-    why, once: what is not affine (reads at indices from data), calls that need gradients, and what no kernel is tuned for. It
-    computes without one, compiled, where it has won the race that flex_attention.tune holds. Its block mask of a function is kept.
+    block_mask: a BlockMask, or a function mask_mod(b, h, q_idx, kv_idx) itself. Blocks that a BlockMask does not list are hidden,
+    full ones are shown, whatever its mask_mod says. return_lse: the logarithm of each row's sum too, f32. Rows that see nothing
+    are 0, and -inf. tune: "now" searches for budget_s seconds where no kernel is known; "off" leaves the call to PyTorch then
+    (flex_attention.tune tunes). PyTorch computes, with a warning that says why, once: what is not affine (reads at indices from
+    data), calls that need gradients, and what no kernel is tuned for. It computes without one, compiled, where it has won the race
+    that flex_attention.tune holds. Its block mask of a function is kept.
     Raises UserError for another `tune`, and what PyTorch raises.
     """
     check_tune(tune)
@@ -60,7 +62,7 @@ def flex_attention(query, key, value, score_mod=None, block_mask=None, scale=Non
     if reason is None and return_aux is not None and return_aux.max_scores:
         reason = "no kernel returns the largest scores"
     if reason is None:
-        call = query, key, value, score_mod, mask_of(block_mask), scale, enable_gqa, lse, tune, budget_s
+        call = query, key, value, score_mod, block_mask, scale, enable_gqa, lse, tune, budget_s
         found, reason = attend(*call, raced=True)
         if found is None and is_race(reason):
             kept, is_kept = kept_block_mask(block_mask, query, key, patient=True)
@@ -99,7 +101,7 @@ def _race(tuned, query, key, value, score_mod, block_mask, scale, enable_gqa, ls
     generator = torch.Generator(query.device).manual_seed(1)
     inputs = [torch.empty_like(tensor.detach()).normal_(generator=generator) for tensor in _cast(query, key, value)]
     call, _ = call_of(*inputs, score_mod, block_mask, enable_gqa, lse)
-    found, tensors = traced(score_mod, mask_of(block_mask))
+    found, tensors = traced(score_mod, shown_by(block_mask, query, key)[0])
     try:
         kernel = tuned.kernel
     except (NotFound, UserError):  # the database is no file
@@ -137,15 +139,11 @@ def call_of(query, key, value, score_mod=None, block_mask=None, enable_gqa=False
     """(the call in a nest's terms, None), or (None, why no nest says it)."""
     query, key, value = _cast(query, key, value)
     reason = _refusal(query, key, value, enable_gqa)
-    return (None, reason) if reason else _call(*traced(score_mod, mask_of(block_mask)), query, key, value, lse)
+    mask_mod, reason = (None, reason) if reason else shown_by(block_mask, query, key)
+    return (None, reason) if reason else _call(*traced(score_mod, mask_mod), query, key, value, lse)
 
 
 flex_attention.tune, flex_attention.explain = tune, explain
-
-
-def mask_of(block_mask):
-    """The mask_mod of a BlockMask, of a function, or None."""
-    return getattr(block_mask, "mask_mod", block_mask)
 
 
 @torch.compiler.assume_constant_result
@@ -154,7 +152,7 @@ def say(reason):
     missing((_NAME, reason), reason)
 
 
-def attend(query, key, value, score_mod, mask_mod, scale, enable_gqa, lse, tune, budget_s, raced=False):
+def attend(query, key, value, score_mod, block_mask, scale, enable_gqa, lse, tune, budget_s, raced=False):
     """((result, its log-sum-exp or None), None) by a kernel, or (None, why there is none). For calls that need no gradients.
     raced: whether a race that PyTorch's FlexAttention won is a reason."""
     query, key, value = _cast(query, key, value)
@@ -163,9 +161,12 @@ def attend(query, key, value, score_mod, mask_mod, scale, enable_gqa, lse, tune,
         return None, reason
     scale = _scale(query, scale)
     if torch.compiler.is_dynamo_compiling():
-        return _attend_compiled(query, key, value, score_mod, mask_mod, scale, lse, tune, budget_s, raced)
+        return _attend_compiled(query, key, value, score_mod, block_mask, scale, lse, tune, budget_s, raced)
     if torch._C._len_torch_dispatch_stack():
         return None, "no kernel computes where a TorchDispatchMode sees operators"
+    mask_mod, reason = shown_by(block_mask, query, key)
+    if reason is not None:
+        return None, reason
     found, tensors = traced(score_mod, mask_mod)
     if found.reason is None and gradients_or_transformed(*tensors):
         return None, "no kernel computes the gradients of what score_mod reads"
@@ -191,8 +192,9 @@ def _launched(kernel, call, query, value, scale):
     return (out, outputs[1].flatten(1, -2) if call.shape.lse else None), None
 
 
-def _attend_compiled(query, key, value, score_mod, mask_mod, scale, lse, tune, budget_s, raced):
-    """The same as one operator of a graph that torch.compile traces."""
+def _attend_compiled(query, key, value, score_mod, block_mask, scale, lse, tune, budget_s, raced):
+    """The same as one operator of a graph that torch.compile traces. It compares the blocks of a BlockMask while it runs."""
+    mask_mod, (blocks, places) = getattr(block_mask, "mask_mod", block_mask), parts_of(block_mask)
     records, results, kinds, captured = record(score_mod, mask_mod, query.device)
     if needs_gradient(*captured):
         return None, "no kernel computes the gradients of what score_mod reads"
@@ -205,7 +207,8 @@ def _attend_compiled(query, key, value, score_mod, mask_mod, scale, lse, tune, b
         reason = _why_not(name, query.dtype, query.device, dims, lse)
     if reason is not None:
         return None, reason
-    out, logarithm = torch.ops.nestor.flex_attention(query, key, value, captured, name, scale, lse, tune, budget_s)
+    out, logarithm = torch.ops.nestor.flex_attention(query, key, value, captured, name, scale, lse, tune, budget_s,
+                                                      blocks or None, places or None)
     return (out, logarithm if lse else None), None
 
 
@@ -247,15 +250,27 @@ def _stand_in(shape, dtype, device):
     return torch.ones(shape[-1:], dtype=dtype, device=device).expand(shape)
 
 
-def _operator(query, key, value, captured, mods, scale, lse, tune, budget_s):
+def _operator(query, key, value, captured, mods, scale, lse, tune, budget_s, blocks=None, places=None):
     """nestor::flex_attention: by a kernel, else as PyTorch defines it."""
     found, _ = program(mods)
-    results, reason = _run(found, captured, query, key, value, scale, lse, tune, budget_s)
+    shown, reason = _shown(found, captured, query, key, blocks, places) if blocks else (None, None)
+    results, reason = (None, reason) if shown else _run(found, captured, query, key, value, scale, lse, tune, budget_s)
     if results is None:
         say(f"{_NAME}: {reason}")
-        out, logarithm = defined(found, captured, query, key, value, scale)
+        with vectorizing():
+            out, logarithm = defined(found, captured, query, key, value, scale, shown)
         results = result_like(query, value).copy_(out), logarithm
     return results[0], results[1] if lse else _nothing(query)
+
+
+def _shown(found, captured, query, key, blocks, places):
+    """(a mask_mod that shows what the blocks of a BlockMask show, why that is needed), or (None, None) where the Traced has it."""
+    mask_mod = Replayed(found, captured).mask_mod
+    with vectorizing():
+        shown, reason = compared(found, captured, mask_mod, blocks, places, query, key)
+    if reason is not None:
+        raise UserError(f"{_NAME}: {reason}")
+    return (None, None) if shown is mask_mod else (shown, UNCOMPARED if is_captured(blocks) else DIFFERENT)
 
 
 def _shapes(query, key, value, captured, mods, scale, lse, *_):

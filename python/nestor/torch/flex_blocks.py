@@ -18,8 +18,8 @@ from torch.fx.experimental.symbolic_shapes import has_static_value
 from torch.nn.attention.flex_attention import BlockMask, create_block_mask
 
 from .flex_compiled import Replayed, program, program_of, record
+from .flex_listed import is_pytorchs, shown_by
 from .flex_mods import traced
-from .kept_mask import KeptMask
 from .operators import LIBRARY
 
 _MOST = 16  # block masks of a function
@@ -43,9 +43,10 @@ def kept_block_mask(block_mask, query, key, patient=False):
 
 
 def made_block_mask(block_mask, query, key):
-    """The BlockMask of a call, kept where that is possible. A BlockMask is taken as it is, whatever its sizes."""
-    if block_mask is None or _is_pytorchs(block_mask):
-        return block_mask
+    """The BlockMask of a call, kept where that is possible. A BlockMask is taken whatever its sizes. It gets a mask_mod that says
+    what its blocks say: PyTorch's FlexAttention asks that alone where it is not compiled."""
+    if block_mask is None or is_pytorchs(block_mask):
+        return _said_by_function(block_mask, query, key)
     found, is_kept = kept_block_mask(block_mask, query, key)
     if is_kept:
         return found
@@ -53,18 +54,25 @@ def made_block_mask(block_mask, query, key):
     return create_block_mask(mask_mod, query.shape[0], query.shape[1], query.shape[2], key.shape[2], device=query.device)
 
 
+def _said_by_function(block_mask, query, key):
+    if block_mask is None or torch.compiler.is_dynamo_compiling() or torch._C._len_torch_dispatch_stack() or (
+            torch._C._are_functorch_transforms_active()) or not is_of(block_mask, query, key):
+        return block_mask
+    shown, reason = shown_by(block_mask, query, key)
+    if reason is not None or shown is block_mask.mask_mod:
+        return block_mask
+    return BlockMask(block_mask.seq_lengths, *(getattr(block_mask, name) for name in block_mask._TENSOR_ATTRS),
+                     block_mask.BLOCK_SIZE, shown)
+
+
 def is_of(block_mask, query, key):
     """Whether this is a BlockMask of PyTorch's for a call's sizes and device."""
-    if not _is_pytorchs(block_mask):
+    if not is_pytorchs(block_mask):
         return False
     blocks = block_mask.kv_num_blocks
     return (block_mask.seq_lengths == (query.shape[2], key.shape[2]) and blocks.shape[0] in (1, query.shape[0])
             and blocks.shape[1] in (1, query.shape[1]) and blocks.device == query.device
             and (query.shape[0] == key.shape[0] or blocks.shape[0] == query.shape[0]))
-
-
-def _is_pytorchs(block_mask):
-    return isinstance(block_mask, BlockMask) and not isinstance(block_mask, KeptMask)
 
 
 def _in_memory(mask_mod, places, device, patient):

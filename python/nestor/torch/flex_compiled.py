@@ -126,10 +126,10 @@ class Replayed:
         return q.new_ones((), dtype=torch.bool) if seen is None else seen
 
 
-def defined(found, tensors, query, key, value, scale):
-    """(result, log-sum-exp in f32) as PyTorch defines attention with the functions of a Traced."""
+def defined(found, tensors, query, key, value, scale, shown=None):
+    """(result, log-sum-exp in f32) as PyTorch defines attention with the functions of a Traced. shown: in place of its mask_mod."""
     mods = Replayed(found, tensors)
-    out, logarithm, _ = math_attention(query, key, value, mods.score_mod, (mods.mask_mod,), scale, {})
+    out, logarithm, _ = math_attention(query, key, value, mods.score_mod, (shown or mods.mask_mod,), scale, {})
     return out, (logarithm * math.log(2)).float()
 
 
@@ -138,5 +138,5 @@ def no_gradient(ctx, *_):
 
 
 LIBRARY.define("flex_attention(Tensor query, Tensor key, Tensor value, Tensor[] captured, str mods, float scale, bool lse,"
-               " str tune, float budget_s) -> (Tensor, Tensor)")
+               " str tune, float budget_s, Tensor[]? blocks=None, SymInt[]? places=None) -> (Tensor, Tensor)")
 torch.library.register_autograd("nestor::flex_attention", no_gradient, lib=LIBRARY)

@@ -82,9 +82,9 @@ def attention_forward(module, query, key, value, attention_mask, dropout=0.0, sc
 
 
 def _mask_of(mask, causal, keys):
-    """(mask_mod, what is added to scores), either of them None."""
+    """(mask_mod or a block mask, what is added to scores), either of them None."""
     if isinstance(mask, KeptMask) or (mask is not None and not isinstance(mask, torch.Tensor)):
-        return mask.mask_mod, None
+        return mask, None
     if mask is None:
         return (_causal if causal else None), None
     mask = mask[:, :, :, :keys]

@@ -1,5 +1,7 @@
 """What sees operators while they run, and so has to see PyTorch's own: autograd, forward-mode tangents, torch.func."""
 
+import contextlib
+
 import torch
 from torch.autograd import forward_ad
 
@@ -52,3 +54,18 @@ def _has_tangent(tensors):
     """Whether a tensor is dual, which only one made inside of a level can be."""
     return _in_dual_level() and any(
         tensor is not None and forward_ad.unpack_dual(tensor).tangent is not None for tensor in tensors)
+
+
+@contextlib.contextmanager
+def vectorizing():
+    """Lets an operator use vmap, which the mode that torch.compile first runs a graph in keeps from what it sees."""
+    include, exclude = torch._C._dispatch_tls_local_include_set(), torch._C._dispatch_tls_local_exclude_set()
+    for key in _OF_VMAP:
+        exclude = exclude.remove(key)
+    with torch._C._ForceDispatchKeyGuard(include, exclude):
+        yield
+
+
+_OF_VMAP = [getattr(torch._C.DispatchKey, name) for name in (
+    "FuncTorchBatched", "FuncTorchVmapMode", "FuncTorchDynamicLayerFrontMode", "FuncTorchDynamicLayerBackMode",
+    "FuncTorchGradWrapper") if hasattr(torch._C.DispatchKey, name)]
