@@ -26,6 +26,16 @@
 namespace nestor {
 namespace {
 
+/// Do statements of a step within the common loops reduce what others of the step read? Blocks of a cluster would not see it.
+bool reduces_in_steps(const Nest& nest, const RuleVariant& variant, const FusionGroup& group) {
+  return std::any_of(group.loop_groups.begin(), group.loop_groups.end(), [&](int u) {
+    const LoopGroup& loop_group = variant.structure.loop_groups[static_cast<std::size_t>(u)];
+    return loop_group.statements.size() > 1 &&
+           std::any_of(loop_group.statements.begin(), loop_group.statements.end(),
+                       [&](const std::string& name) { return nest.statement(name).reduction.has_value(); });
+  });
+}
+
 /// Rows that stay on chip, a share of elements for each thread, in likely shapes and residences of blocks.
 void add_rows_of(const GpuPointSource& source, const RuleChoice& choice, Fusion fusion, std::vector<NamedValues>& points) {
   const GpuLimits& limits = source.limits;
@@ -38,7 +48,8 @@ void add_rows_of(const GpuPointSource& source, const RuleChoice& choice, Fusion 
   // Products of a serial loop's steps are shared by no cluster, and nothing runs ahead of them.
   const bool in_steps =
       !serial_axes(main).empty() && multiplies(source.variants.nest(variant), variant.structure, main.loop_groups);
-  if (in_steps) std::erase_if(shapes, [](const GpuShape& shape) { return shape.cluster > 1; });
+  if (in_steps || reduces_in_steps(source.variants.nest(variant), variant, main))
+    std::erase_if(shapes, [](const GpuShape& shape) { return shape.cluster > 1; });
   const auto add = [&](const GpuShape& shape, std::int64_t rows_of_part) {
     for (const GpuResidence& residence : kept ? likely_residences(shape, limits) : std::vector<GpuResidence>{{}}) {
       if (in_steps && residence.persistent > 0) continue;
