@@ -69,7 +69,7 @@ void LaunchPlan::prepare(std::span<const TensorArg> tensors, std::span<const Nam
     out.bytes[k] = extents[k].end - extents[k].begin;
     strides += tensors_[k].shape.size();
   }
-  check_overlaps({extents.data(), tensors.size()});
+  check_overlaps({extents.data(), tensors.size()}, out);
   out.workspace_bytes = workspace_.evaluate(values);
   if (out.workspace_bytes < 0) user_error("{}: its workspace would have {} bytes", title_, out.workspace_bytes);
 }
@@ -190,11 +190,43 @@ void LaunchPlan::check_strides(const Tensor& tensor, std::span<const std::int64_
   }
 }
 
-void LaunchPlan::check_overlaps(std::span<const Extent> extents) const {
+std::vector<std::pair<std::int64_t, std::int64_t>> LaunchPlan::dims_of(std::size_t tensor, const PreparedLaunch& launch) const {
+  const std::int64_t* strides = launch.strides.data();
+  for (std::size_t k = 0; k < tensor; ++k) strides += tensors_[k].shape.size();
+  std::vector<std::pair<std::int64_t, std::int64_t>> dims;
+  for (const SizeFormula& extent : tensors_[tensor].shape) {
+    const std::int64_t count = extent.evaluate({launch.sizes.data(), names_.size()});
+    const std::int64_t stride = *strides++ * static_cast<std::int64_t>(size_in_bytes(tensors_[tensor].type));
+    if (count > 1 && stride > 0) dims.emplace_back(count, stride);
+  }
+  return dims;
+}
+
+bool LaunchPlan::lie_in_own_columns(std::size_t a, std::size_t b, std::span<const Extent> extents,
+                                    const PreparedLaunch& launch) const {
+  const std::array<std::vector<std::pair<std::int64_t, std::int64_t>>, 2> dims{dims_of(a, launch), dims_of(b, launch)};
+  // Bytes that the elements between two rows so far apart reach over.
+  const auto width = [&](std::size_t which, std::int64_t row) {
+    __int128 bytes = static_cast<__int128>(size_in_bytes(tensors_[which == 0 ? a : b].type));
+    for (const auto& [count, stride] : dims[which]) bytes += stride % row == 0 ? 0 : static_cast<__int128>(count - 1) * stride;
+    return bytes;
+  };
+  for (const auto& each : dims) {
+    for (const auto& [count, row] : each) {
+      const auto distance = static_cast<std::int64_t>(extents[b].begin - extents[a].begin) % row;
+      const __int128 behind = distance < 0 ? distance + row : distance;
+      if (behind >= width(0, row) && behind + width(1, row) <= row) return true;
+    }
+  }
+  return false;
+}
+
+void LaunchPlan::check_overlaps(std::span<const Extent> extents, const PreparedLaunch& launch) const {
   for (std::size_t a = 0; a < extents.size(); ++a) {
     if (!tensors_[a].output) continue;
     for (std::size_t b = 0; b < extents.size(); ++b) {
       if (a == b || extents[a].begin >= extents[b].end || extents[b].begin >= extents[a].end) continue;
+      if (lie_in_own_columns(a, b, extents, launch)) continue;
       user_error("{}: the memory of output \"{}\" overlaps that of \"{}\"", title_, tensors_[a].name, tensors_[b].name);
     }
   }

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace nestor {
@@ -62,7 +63,11 @@ class LaunchPlan {
   Extent check_tensor(const Tensor& tensor, const TensorArg& arg, std::span<const std::int64_t> sizes,
                       std::int64_t* strides) const;
   void check_strides(const Tensor& tensor, std::span<const std::int64_t> shape, std::span<const std::int64_t> strides) const;
-  void check_overlaps(std::span<const Extent> extents) const;
+  void check_overlaps(std::span<const Extent> extents, const PreparedLaunch& launch) const;
+  /// Extents and strides in bytes of a tensor of the launch along its dims of several elements.
+  std::vector<std::pair<std::int64_t, std::int64_t>> dims_of(std::size_t tensor, const PreparedLaunch& launch) const;
+  /// Do all elements of both tensors lie in columns of their own, of rows that lie equally far apart?
+  bool lie_in_own_columns(std::size_t a, std::size_t b, std::span<const Extent> extents, const PreparedLaunch& launch) const;
 
   std::string title_;
   std::vector<std::string> names_;  ///< sizes of the recipe, then fixed sizes that are no parameters

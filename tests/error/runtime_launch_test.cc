@@ -93,6 +93,20 @@ TEST_F(LaunchError, OverlappingMemory) {
   EXPECT_EQ(x[63], 2);
 }
 
+TEST_F(LaunchError, ColumnsOfOneBufferDoNotOverlap) {
+  const std::int64_t rows_of_16[] = {16, 1}, rows_of_12[] = {12, 1};
+  kernel.launch({{x, rows_of_16}, {x + 8, rows_of_16}}, {{"rows", 4}, {"cols", 8}});
+  EXPECT_EQ(x[15], 2);
+  EXPECT_EQ(x[16], 1);
+  kernel.launch({{x + 24, rows_of_16}, {x + 16, rows_of_16}}, {{"rows", 4}, {"cols", 8}});
+  EXPECT_THAT(launch_error({{x, rows_of_16}, {x + 4, rows_of_16}}), HasSubstr("overlaps"));
+  EXPECT_THAT(launch_error({{x + 4, rows_of_16}, {x, rows_of_16}}), HasSubstr("overlaps"));
+  EXPECT_THAT(launch_error({{x, rows_of_16}, {x + 12, rows_of_16}}), HasSubstr("overlaps"))
+      << "its last columns are the next row's";
+  EXPECT_THAT(launch_error({{x, rows_of_12}, {x + 8, rows_of_12}}), HasSubstr("overlaps"));
+  EXPECT_THAT(launch_error({{x, rows_of_16}, {x + 8, rows_of_12}}), HasSubstr("overlaps")) << "other rows";
+}
+
 TEST_F(LaunchError, WrongSizes) {
   EXPECT_THAT(launch_error(good(), {{"rows", 4}}), HasSubstr("size \"cols\" is missing; its sizes are: rows, cols"));
   EXPECT_THAT(launch_error(good(), {{"rows", 4}, {"cols", 8}, {"depth", 2}}),
@@ -137,7 +151,9 @@ TEST_F(LaunchError, NoKernelToLaunch) {
 
 TEST_F(LaunchError, DevicesThatAreNotHere) {
   for (const char* name : {"tpu", "", "cuda:", "cuda:x", "cuda:-1", "cuda:1x", "cudas", "hosts"}) {
-    EXPECT_THAT(message_of([&] { library->query("scale", "f32", {{"rows", 4}, {"cols", 8}}, name); }),
+    EXPECT_THAT(message_of([&] {
+                  library->query("scale", "f32", {{"rows", 4}, {"cols", 8}}, name);
+                }),
                 HasSubstr("no device \"" + std::string(name) + "\"; devices are: host, cuda (the first GPU), cuda:0, cuda:1"));
   }
 }
@@ -160,7 +176,9 @@ TEST_F(LaunchError, AnObjectThatCannotBeLoaded) {
   store_kernel(path, scale_object(), renamed, 4, 8, "renamed");
   library->refresh();
   EXPECT_THAT(message_of([&] { library->query("cut", "f32", {{"rows", 4}, {"cols", 8}}); }), HasSubstr("object"));
-  EXPECT_THAT(message_of([&] { library->query("renamed", "f32", {{"rows", 4}, {"cols", 8}}); }),
+  EXPECT_THAT(message_of([&] {
+                library->query("renamed", "f32", {{"rows", 4}, {"cols", 8}});
+              }),
               HasSubstr("no function \"other\""));
 }
 

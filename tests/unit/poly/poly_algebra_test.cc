@@ -9,6 +9,7 @@
 #include "poly/algebra/analysis/range_analysis.h"
 #include "poly/algebra/reprove.h"
 #include "poly/algebra/rules/online.h"
+#include "poly/algebra/values/few_terms.h"
 #include "poly/algebra/values/nest_edit.h"
 #include "poly/isl/isl_tools.h"
 #include "support/error.h"
@@ -818,6 +819,11 @@ TEST(Algebra, ATemporaryMadeOfItselfIsNotElementwise) {
     EXPECT_EQ(is_elementwise_temporary(nest, "e"), !by_another);
     for (const Rule& each : rules()) each.find(nest);
   }
+}
+
+TEST(FewTerms, WhatADomainLeavesOutIsNoValue) {
+  const isl::set gap = parse_set("[N] -> { S[i, e] : 0 <= i < N and (e = 0 or 2 <= e <= 3) }", "test");
+  EXPECT_EQ(few_values(gap, {1}), (std::vector<std::vector<std::int64_t>>{{0}, {2}, {3}}));
 }
 
 TEST(Simplify, ReadsCopiesAtTheirSource) {

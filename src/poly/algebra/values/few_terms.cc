@@ -55,6 +55,13 @@ std::vector<std::vector<std::int64_t>> few_values(const isl::set& domain, const 
     }
     found = std::move(longer);
   }
+  // The domain may leave out some of its box.
+  std::erase_if(found, [&](const std::vector<std::int64_t>& point) {
+    isl_set* there = points.copy();
+    for (std::size_t k = 0; k < point.size(); ++k)
+      there = isl_set_fix_si(there, isl_dim_set, static_cast<unsigned>(k), static_cast<int>(point[k]));
+    return isl::manage(there).is_empty();
+  });
   return found;
 }
 
