@@ -77,7 +77,6 @@ class Emitter {
     switch (e.op()) {
       case ScalarOp::neg:
       case ScalarOp::abs:
-        return round_products_of(e.args()[0]);
       case ScalarOp::div:
         return round_products_of(e.args()[0]);
       case ScalarOp::mul:

@@ -95,7 +95,7 @@ class NestSpace : public Space {
       if (is_for_products(rule)) for_products.insert(rule);
     }
     tensor_rules_ = {usual_rules_};
-    const bool across = std::find(rules_.begin(), rules_.end(), kAcrossRule) != rules_.end();
+    const bool across = has_rule(kAcrossRule);
     if (tensor_cores) tensor_rules_ = rules_for_products(variants_, usual_rules_, for_products, across, *limits.gpu);
     if (recomputes) tensor_rules_ = rules_with_fewer_maps(variants_, tensor_rules_, *limits.gpu);
     make_parameters(variants_.at({usual_rules_}));
@@ -107,6 +107,7 @@ class NestSpace : public Space {
   Candidate candidate(const Point& point) const override;
 
  private:
+  bool has_rule(const std::string& rule) const { return std::find(rules_.begin(), rules_.end(), rule) != rules_.end(); }
   void add(std::string name, std::vector<std::int64_t> choices) { parameters_.push_back({std::move(name), std::move(choices)}); }
   void make_parameters(const RuleVariant& usual);
   std::vector<std::int64_t> tile_choices(std::int64_t extent, bool leading, bool multiplied) const;
@@ -189,7 +190,7 @@ void NestSpace::make_parameters(const RuleVariant& usual) {
   }
   // With rows of their own, sums of all that others make may meet these.
   std::vector<const RuleVariant*> compared{&usual};
-  if (std::find(rules_.begin(), rules_.end(), kRowsRule) != rules_.end() && !multiplies(schedules_.nest())) {
+  if (has_rule(kRowsRule) && !multiplies(schedules_.nest())) {
     std::set<std::string> rows = usual_rules_;
     rows.insert(kRowsRule);
     compared.push_back(&variants_.at({rows}));
@@ -293,7 +294,7 @@ bool NestSpace::is_independent(const RuleVariant& variant, const FusionGroup& gr
 
 /// Do several kernels have products on tensor cores, or does a rule make one more for reductions across the rows of one?
 bool NestSpace::has_products_beside() {
-  if (std::find(rules_.begin(), rules_.end(), kAcrossRule) != rules_.end()) return true;
+  if (has_rule(kAcrossRule)) return true;
   return std::any_of(tensor_rules_.begin(), tensor_rules_.end(), [&](const std::set<std::string>& rules) {
     const RuleVariant& variant = variants_.at({rules});
     const auto& groups = variants_.fusion_groups(variant, fusion_for_tensor_cores(variants_, variant, *limits_.gpu));

@@ -120,9 +120,7 @@ std::optional<PlainSum> plain_sum(const Nest& nest, const std::string& tensor) {
 /// Are the tensors' extents the same but for the last one?
 bool same_rows(const Tensor& a, const Tensor& b) {
   return a.type == b.type && a.shape.size() == b.shape.size() &&
-         std::equal(a.shape.begin(), a.shape.end() - 1, b.shape.begin(), [](const isl::pw_aff& x, const isl::pw_aff& y) {
-           return isl_pw_aff_is_equal(over_params(x).get(), over_params(y).get()) == isl_bool_true;
-         });
+         std::equal(a.shape.begin(), a.shape.end() - 1, b.shape.begin(), same_extent);
 }
 
 /// Are the operands at `k` of two sums alike, and complete before the later sum?

@@ -93,16 +93,6 @@ bool has_functions(const ScalarExpr& value) {
   return found;
 }
 
-/// Dims of the sum's result.
-std::vector<int> written_dims(const Statement& statement) {
-  const std::vector<int> reduced = reduced_dims(statement);
-  std::vector<int> written;
-  for (int dim = 0; dim < static_cast<int>(statement.dims.size()); ++dim) {
-    if (std::find(reduced.begin(), reduced.end(), dim) == reduced.end()) written.push_back(dim);
-  }
-  return written;
-}
-
 /// Is all there that the value reads, wherever the statement has points?
 bool reads_everywhere(const Nest& nest, const Statement& statement, const ScalarExpr& value) {
   bool all = true;
@@ -129,7 +119,7 @@ std::optional<Split> split_between(const Nest& nest, const Statement& statement,
   const ScalarExpr &computed = statement.value.args()[factor], &rest = statement.value.args()[other];
   why = "its factor reads what the sum has so far";
   if (reads_tensor(statement, computed, statement.write.tensor)) return std::nullopt;
-  const std::vector<int> written = written_dims(statement), reduced = reduced_dims(statement);
+  const std::vector<int> reduced = reduced_dims(statement), written = other_dims(statement, reduced);
   for (int dim = 0; dim < static_cast<int>(statement.dims.size()); ++dim) {
     if (varies_along(statement, computed, dim)) split.dims.push_back(dim);
   }
@@ -151,7 +141,7 @@ std::optional<Split> split_between(const Nest& nest, const Statement& statement,
 /// Is a value of the factor multiplied often enough to be stored, with sizes at their defaults?
 bool serves_many(const Nest& nest, const Statement& statement, const ScalarExpr& factor) {
   constexpr double kFewestUses = 64;
-  std::vector<int> others = written_dims(statement);
+  std::vector<int> others = other_dims(statement, reduced_dims(statement));
   std::erase_if(others, [&](int dim) { return varies_along(statement, factor, dim); });
   return default_points(nest, statement, others) >= kFewestUses;
 }

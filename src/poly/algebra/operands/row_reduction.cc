@@ -18,13 +18,13 @@
 #include <utility>
 
 #include "poly/algebra/operands/half_products.h"
+#include "poly/algebra/operands/whole_dims.h"
 #include "poly/algebra/rules/rule_list.h"
 #include "poly/algebra/values/builders.h"
 #include "poly/algebra/values/dims_view.h"
 #include "poly/algebra/values/factor_chain.h"
 #include "poly/algebra/values/nest_edit.h"
 #include "poly/algebra/values/polynomial.h"
-#include "poly/isl/isl_tools.h"
 #include "poly/nest/nest_sets.h"
 #include "support/error.h"
 
@@ -45,14 +45,6 @@ std::string objection(const Nest& nest, const Statement& statement) {
   if (!alone_in_group(nest, statement.name)) return "it shares its loops with other statements of its definition";
   if (reads_tensor(statement, statement.value, statement.write.tensor)) return "its terms read its own result";
   return "";
-}
-
-std::vector<int> other_dims(const Statement& statement, const std::vector<int>& dims) {
-  std::vector<int> others;
-  for (int dim = 0; dim < static_cast<int>(statement.dims.size()); ++dim) {
-    if (std::find(dims.begin(), dims.end(), dim) == dims.end()) others.push_back(dim);
-  }
-  return others;
 }
 
 /// Is the temporary made of sums of two factors, with other statements between, none of which reduces? `seen` has the tensors that were
@@ -126,9 +118,7 @@ bool is_reduced_by_columns(const Nest& nest, const Statement& statement, const s
   };
   const auto same_shape = [&](const Access& a, const Access& b) {
     const std::vector<isl::pw_aff>&x = nest.tensor(a.tensor).shape, &y = nest.tensor(b.tensor).shape;
-    return std::equal(x.begin(), x.end(), y.begin(), y.end(), [](const isl::pw_aff& one, const isl::pw_aff& other) {
-      return isl_pw_aff_is_equal(over_params(one).get(), over_params(other).get()) == isl_bool_true;
-    });
+    return std::equal(x.begin(), x.end(), y.begin(), y.end(), same_extent);
   };
   return std::any_of(nest.statements.begin(), nest.statements.end(), [&](const Statement& other) {
     if (!other.reduction || other.name == statement.name) return false;
@@ -143,7 +133,7 @@ bool is_reduced_by_columns(const Nest& nest, const Statement& statement, const s
 }
 
 /// Reductions along rows of wanted tensors. `turned`: those beside reductions for each column go along the columns first.
-std::vector<RuleMatch> find_along(const Nest& nest, double most_rows, const IsWanted& wanted, bool turned = false) {
+std::vector<RuleMatch> find_along(const Nest& nest, double most_rows, const IsWanted& wanted, bool turned) {
   std::vector<RuleMatch> matches;
   for (const Statement& statement : nest.statements) {
     if (!objection(nest, statement).empty() || multiplies(statement)) continue;
@@ -165,27 +155,33 @@ std::vector<RuleMatch> find_along(const Nest& nest, double most_rows, const IsWa
 }
 
 std::vector<RuleMatch> find(const Nest& nest) {
-  std::vector<RuleMatch> of_products = find_along(nest, std::numeric_limits<double>::infinity(), [&](const std::string& tensor) {
-    std::set<std::string> seen;
-    return comes_from_products(nest, tensor, seen);
-  });
+  const auto along_all = [&](bool turned) {
+    return find_along(
+        nest, kMostRows, [](const std::string&) { return true; }, turned);
+  };
+  std::vector<RuleMatch> matches = find_along(
+      nest, std::numeric_limits<double>::infinity(),
+      [&](const std::string& tensor) {
+        std::set<std::string> seen;
+        return comes_from_products(nest, tensor, seen);
+      },
+      false);
   if (has_products(nest)) {
     // Beside products, one block would reduce what nothing cuts into parts.
-    for (RuleMatch& match : find_along(nest, kMostRows, [](const std::string&) { return true; })) {
+    for (RuleMatch& match : along_all(false)) {
       const Statement& statement = nest.statement(match.target.front());
-      const bool known = std::any_of(of_products.begin(), of_products.end(),
+      const bool known = std::any_of(matches.begin(), matches.end(),
                                      [&](const RuleMatch& each) { return each.target.front() == statement.name; });
-      if (!known && default_points(nest, statement, other_dims(statement, {})) >= kManyTerms)
-        of_products.push_back(std::move(match));
+      if (!known && default_points(nest, statement, other_dims(statement, {})) >= kManyTerms) matches.push_back(std::move(match));
     }
+    return matches;
   }
-  if (!of_products.empty() || has_products(nest)) return of_products;
   const bool made = std::any_of(nest.statements.begin(), nest.statements.end(), [&](const Statement& statement) {
     return statement.reduction && std::any_of(statement.reads.begin(), statement.reads.end(),
                                               [&](const Access& read) { return is_made_for_others(nest, read.tensor); });
   });
   // Beside those, reductions of inputs: a kernel that reduces all of them reads each once.
-  return made ? find_along(nest, kMostRows, [](const std::string&) { return true; }, true) : std::vector<RuleMatch>{};
+  return matches.empty() && made ? along_all(true) : matches;
 }
 
 std::vector<int> dims_named(const Statement& statement, const std::vector<std::string>& target) {

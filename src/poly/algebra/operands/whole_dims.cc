@@ -5,6 +5,7 @@
 #include "poly/isl/isl_tools.h"
 #include "poly/nest/nest_sets.h"
 
+#include <isl/aff.h>
 #include <isl/map.h>
 #include <isl/set.h>
 
@@ -16,6 +17,10 @@ isl::set below(const isl::set& set, int dim, const isl::pw_aff& bound) {
   const isl::pw_aff function = dim_function(set, dim), most = over_params(bound).insert_domain(set.space());
   const isl::pw_aff none = function.sub(function);
   return set.intersect(function.lt_set(most)).intersect(function.ge_set(none));
+}
+
+bool same_extent(const isl::pw_aff& a, const isl::pw_aff& b) {
+  return isl_pw_aff_is_equal(over_params(a).get(), over_params(b).get()) == isl_bool_true;
 }
 
 isl::set without_dims(const isl::set& set, const std::vector<int>& dims) {

@@ -13,6 +13,9 @@ namespace nestor {
 /// Those of `set` where 0 <= dim < bound, a function of the parameters.
 isl::set below(const isl::set& set, int dim, const isl::pw_aff& bound);
 
+/// Are two extents the same function of the sizes?
+bool same_extent(const isl::pw_aff& a, const isl::pw_aff& b);
+
 /// The set as if it said nothing of these dims.
 isl::set without_dims(const isl::set& set, const std::vector<int>& dims);
 

@@ -7,9 +7,18 @@
 #include <isl/map.h>
 #include <isl/set.h>
 
+#include <algorithm>
 #include <cstddef>
 
 namespace nestor {
+
+std::vector<int> other_dims(const Statement& statement, const std::vector<int>& dims) {
+  std::vector<int> others;
+  for (int dim = 0; dim < static_cast<int>(statement.dims.size()); ++dim) {
+    if (std::find(dims.begin(), dims.end(), dim) == dims.end()) others.push_back(dim);
+  }
+  return others;
+}
 
 Tensor DimsView::tensor(const Nest& nest, const std::string& name) const {
   Tensor result{name, ElementType::f32, TensorRole::temporary, {}, {}};

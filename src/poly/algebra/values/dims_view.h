@@ -8,6 +8,9 @@
 
 namespace nestor {
 
+/// The dims of the statement that are not among these.
+std::vector<int> other_dims(const Statement& statement, const std::vector<int>& dims);
+
 /// What rules need to take a statement apart into others over some of its dims each. The statement must outlive it.
 class DimsView {
  public:

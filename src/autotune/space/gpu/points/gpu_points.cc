@@ -421,12 +421,11 @@ std::vector<NamedValues> likely_gpu_values(const GpuPointSource& source) {
   RuleChoice simple{source.usual_rules};
   std::erase_if(simple.rules, [](const std::string& rule) { return makes_composites(rule); });
   RuleChoice without_tiles = simple;
-  const bool recomputes = std::find(source.rules.begin(), source.rules.end(), kRecomputingRule) != source.rules.end();
+  const bool recomputes = source.has_rule(kRecomputingRule);
   if (recomputes) without_tiles.rules.insert(kRecomputingRule);
   add_row_sequences(source, without_tiles, points);
   // States that no kernel stores: each thread has its own elements through all steps.
-  if (std::find(source.rules.begin(), source.rules.end(), kFoldingRule) != source.rules.end() &&
-      !multiplies(source.variants.nest(source.variants.at(simple)))) {
+  if (source.has_rule(kFoldingRule) && !multiplies(source.variants.nest(source.variants.at(simple)))) {
     RuleChoice folded = simple;
     folded.rules.insert(kFoldingRule);
     add_own_elements(source, folded, points);
@@ -449,7 +448,7 @@ std::vector<NamedValues> likely_gpu_values(const GpuPointSource& source) {
     add_column_values(source, whole_factors.rules, ColumnSums::products, points);
   // What is reduced to few elements beside them would be one block's.
   RuleChoice rows = simple;
-  if (std::find(source.rules.begin(), source.rules.end(), kRowsRule) != source.rules.end()) rows.rules.insert(kRowsRule);
+  if (source.has_rule(kRowsRule)) rows.rules.insert(kRowsRule);
   add_product_values(source, rows, points);
   if (rows.rules != simple.rules && !multiplies(source.variants.nest(source.variants.at(simple)))) {
     for (const ColumnSums kind : {ColumnSums::heaviest, ColumnSums::lighter}) add_column_values(source, rows.rules, kind, points);

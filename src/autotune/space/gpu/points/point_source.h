@@ -5,6 +5,7 @@
 #include "autotune/space/space.h"
 #include "autotune/space/structure/rule_variants.h"
 
+#include <algorithm>
 #include <set>
 #include <string>
 #include <utility>
@@ -21,6 +22,7 @@ struct GpuPointSource {
   const std::set<std::string>& usual_rules;                ///< those of `rules` that pay off almost everywhere
   const std::vector<std::set<std::string>>& tensor_rules;  ///< choices for candidates on tensor cores, the best guess first
   const std::vector<int>& split_axes;                      ///< along which reductions can be cut into parts
+  bool has_rule(const std::string& rule) const { return std::find(rules.begin(), rules.end(), rule) != rules.end(); }
   int columns = -1;  ///< axis of the columns of sums of products whose terms are streamed, as the usual rules number it; -1: none
 };
 

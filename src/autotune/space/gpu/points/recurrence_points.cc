@@ -112,11 +112,12 @@ bool has_steps_inside(const Nest& nest, const RuleVariant& variant, const Fusion
       const std::vector<Access>& reads = nest.statement(name).reads;
       return std::any_of(reads.begin(), reads.end(), [&](const Access& read) { return written.contains(read.tensor); });
     };
+    bool inside = false;
     for (std::size_t k = 0; k < loop_group.axes.size(); ++k) {
       const bool common = std::find(group.axes.begin(), group.axes.end(), loop_group.axes[k]) != group.axes.end();
-      if (!common && loop_group.extents[k] > 1)
-        steps = steps || std::any_of(loop_group.statements.begin(), loop_group.statements.end(), reads_own);
+      inside = inside || (!common && loop_group.extents[k] > 1);
     }
+    steps = steps || (inside && std::any_of(loop_group.statements.begin(), loop_group.statements.end(), reads_own));
   }
   return steps;
 }

@@ -184,7 +184,7 @@ void add_products(const GpuPointSource& source, std::vector<NamedValues>& points
 void add_products_again(const GpuPointSource& source, std::vector<NamedValues>& points) {
   constexpr std::int64_t kMostTerms = 1024, kSomeParts = 4;
   constexpr std::size_t kFew = 6;
-  const bool possible = std::find(source.rules.begin(), source.rules.end(), kAgainRule) != source.rules.end();
+  const bool possible = source.has_rule(kAgainRule);
   if (!possible) return;
   std::set<std::string> rules = source.usual_rules;
   rules.insert(kAgainRule);
@@ -211,12 +211,12 @@ void add_products_again(const GpuPointSource& source, std::vector<NamedValues>& 
 void add_parts_of_tiles(const GpuPointSource& source, std::vector<NamedValues>& points) {
   constexpr std::int64_t kMostTerms = 1024;
   std::set<std::string> rules = source.tensor_rules.front();
-  const bool across = std::find(source.rules.begin(), source.rules.end(), kAcrossRule) != source.rules.end();
+  const bool across = source.has_rule(kAcrossRule);
   if (across) rules.insert(kAcrossRule);
   // What mixes a few of the sums that are made again has all of them in tiles.
   std::set<std::string> separated = rules;
-  if (across && std::find(source.rules.begin(), source.rules.end(), kSeparatingRule) != source.rules.end() &&
-      separated.insert(kSeparatingRule).second && &source.variants.at({separated}) != &source.variants.at({rules}) &&
+  if (across && source.has_rule(kSeparatingRule) && separated.insert(kSeparatingRule).second &&
+      &source.variants.at({separated}) != &source.variants.at({rules}) &&
       add_parts_of_tiles(source, separated, kMostTerms, points))
     return;
   if (across && add_parts_of_tiles(source, rules, kMostTerms, points)) return;

@@ -75,10 +75,11 @@ void split_sum(const ScalarExpr& value, std::vector<ScalarExpr>& addends) {
 /// The program's op as launches take it that begin with `have`: itself, or, of a sum of several addends that `have` is not, one op for each in
 /// their order. In place of a sum that goes on, the first of these may start another buffer, that of `have`, in which they add up (adds_parts).
 std::vector<TileOp> parts_of_op(const TileOp& want, const TileOp& have) {
+  const bool sums = want.kind == OpKind::reduce && want.reduction == ReductionOp::add && !want.fill;
+  if (!sums) return {want};
   std::vector<ScalarExpr> addends;
   split_sum(want.value, addends);
-  const bool sums = want.kind == OpKind::reduce && want.reduction == ReductionOp::add && !want.fill;
-  if (!sums || addends.size() < 2 || addends.size() > kMostAddends || have.value.equals(want.value)) return {want};
+  if (addends.size() < 2 || addends.size() > kMostAddends || have.value.equals(want.value)) return {want};
   const bool apart = have.initialize && !want.initialize;
   std::vector<TileOp> parts;
   for (const ScalarExpr& addend : addends) {
