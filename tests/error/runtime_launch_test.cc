@@ -151,9 +151,7 @@ TEST_F(LaunchError, NoKernelToLaunch) {
 
 TEST_F(LaunchError, DevicesThatAreNotHere) {
   for (const char* name : {"tpu", "", "cuda:", "cuda:x", "cuda:-1", "cuda:1x", "cudas", "hosts"}) {
-    EXPECT_THAT(message_of([&] {
-                  library->query("scale", "f32", {{"rows", 4}, {"cols", 8}}, name);
-                }),
+    EXPECT_THAT(message_of([&] { library->query("scale", "f32", {{"rows", 4}, {"cols", 8}}, name); }),
                 HasSubstr("no device \"" + std::string(name) + "\"; devices are: host, cuda (the first GPU), cuda:0, cuda:1"));
   }
 }
@@ -176,9 +174,7 @@ TEST_F(LaunchError, AnObjectThatCannotBeLoaded) {
   store_kernel(path, scale_object(), renamed, 4, 8, "renamed");
   library->refresh();
   EXPECT_THAT(message_of([&] { library->query("cut", "f32", {{"rows", 4}, {"cols", 8}}); }), HasSubstr("object"));
-  EXPECT_THAT(message_of([&] {
-                library->query("renamed", "f32", {{"rows", 4}, {"cols", 8}});
-              }),
+  EXPECT_THAT(message_of([&] { library->query("renamed", "f32", {{"rows", 4}, {"cols", 8}}); }),
               HasSubstr("no function \"other\""));
 }
 

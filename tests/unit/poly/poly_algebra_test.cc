@@ -233,8 +233,7 @@ TEST(Online, MaskedScoresKeepTheRunningMaximumFinite) {
   const RuleResult result = rule("online").apply(samples::scores_softmax_values(Mask::select), {"Mx_update"});
   const ScalarExpr view = result.composites.at(0).view;
   const auto at = [&](double m) {
-    return evaluate(
-        view, [](int) { return 0.0; }, [](int) { return 0; }, [&](const std::string&) { return m; });
+    return evaluate(view, [](int) { return 0.0; }, [](int) { return 0; }, [&](const std::string&) { return m; });
   };
   EXPECT_EQ(at(-3), -3);
   EXPECT_TRUE(std::isfinite(at(-samples::infinity())));

@@ -974,11 +974,7 @@ TEST(SliceProduct, OtherSlicesAndWholesBeforeStay) {
            [](Statement& s) { s.reads[0].relation = parse_map("[H, N] -> { forgotten[i, j, l] -> raw[i, l, j] }", "test"); }),
       0U)
       << "each row reads another head's scores";
-  EXPECT_EQ(with("top",
-                 [](Statement& s) {
-                   s.reads.push_back({"dot", s.reads[0].relation.set_range_tuple("dot")});
-                 }),
-            0U)
+  EXPECT_EQ(with("top", [](Statement& s) { s.reads.push_back({"dot", s.reads[0].relation.set_range_tuple("dot")}); }), 0U)
       << "others read the sum, too";
   EXPECT_EQ(with("forgotten", [](Statement& s) { s.reduction.reset(); }), 0U) << "elements by themselves need no sum of others";
   EXPECT_EQ(with("raw", [](Statement& s) { s.group = 1; }), 0U) << "it shares its loops";

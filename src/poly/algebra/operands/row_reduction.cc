@@ -156,8 +156,7 @@ std::vector<RuleMatch> find_along(const Nest& nest, double most_rows, const IsWa
 
 std::vector<RuleMatch> find(const Nest& nest) {
   const auto along_all = [&](bool turned) {
-    return find_along(
-        nest, kMostRows, [](const std::string&) { return true; }, turned);
+    return find_along(nest, kMostRows, [](const std::string&) { return true; }, turned);
   };
   std::vector<RuleMatch> matches = find_along(
       nest, std::numeric_limits<double>::infinity(),
