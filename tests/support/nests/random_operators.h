@@ -213,12 +213,20 @@ class RandomOperator {
       builder_.statement(name + "_first[i] : 0 <= i < R and C >= 1", to + "[i, 0]", {from.tensor + "[i, 0]"}, value(0));
       builder_.statement(name + "[i, j] : 0 <= i < R and 1 <= j < C", to + "[i, j]", {to + "[i, j - 1]", from.tensor + "[i, j]"},
                          read(0) * number(0.5) + value(1));
-    } else {  // as sums
-      builder_.statement(name + "_init[" + domain(Place::element), to + "[i, j]", {}, number(0));
-      builder_.statement(name + "[i, j, k] : 0 <= i < R and 0 <= j < C and 0 <= k <= j", to + "[i, j]", {from.tensor + "[i, k]"},
-                         value(0), ReductionOp::add);
+    } else {
+      partial_sums(name, to, from.tensor, value(0));
     }
     values_.push_back({to, Place::element, ElementType::f32});
+  }
+
+  /// What lies before or behind each element of its row, itself included or not: some have nothing there and keep their start.
+  void partial_sums(const std::string& name, const std::string& to, const std::string& from, const ScalarExpr& value) {
+    static const std::vector<std::string> kSeen{"0 <= k <= j", "0 <= k < j", "j <= k < C", "j < k < C",
+                                                "j < k < C and k < j + 5"};
+    const bool largest = random_.chance(30);
+    builder_.statement(name + "_init[" + domain(Place::element), to + "[i, j]", {}, number(largest ? -1 : 0));
+    builder_.statement(name + "[i, j, k] : 0 <= i < R and 0 <= j < C and " + random_.pick(kSeen), to + "[i, j]",
+                       {from + "[i, k]"}, value, largest ? ReductionOp::max : ReductionOp::add);
   }
 
   void window() {

@@ -118,8 +118,9 @@ class Mover {
     });
     std::vector<TileTree> stores;
     for (const auto& [buffer, accesses] : own_) {
+      if (program_.buffers[buffer].memory != Memory::workspace) continue;  // moved already, further inside
       const bool wanted = !products || (multiplied.contains(buffer) && kernel_.at(buffer) == accesses);
-      if (program_.buffers[buffer].memory == Memory::workspace && wanted) move(buffer, stores);
+      if (wanted) move(buffer, stores);
     }
     if (stores.empty()) return;
     stores.insert(stores.begin(), body_);

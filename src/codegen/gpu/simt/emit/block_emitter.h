@@ -151,6 +151,7 @@ class BlockEmitter {
   };
   bool takes_rows_at_once(const std::vector<const BlockOp*>& together) const;
   std::vector<std::vector<Value*>> partials_of_rows(const std::vector<const BlockOp*>& together);
+  std::vector<Value*> of_row(const std::vector<const BlockOp*>& together, std::vector<Value*> partials, Value* row_ok);
   void add_rows(const std::vector<const BlockOp*>& together, const std::vector<std::vector<llvm::Value*>>& sums);
   PairRow pair_row(const std::vector<const BlockOp*>& together, int slot);
   Loaded read_pairs(const BlockOp& op, bool along_column, int width, Slot slot);

@@ -65,8 +65,8 @@ void BlockEmitter::emit_joined_reductions(const std::vector<const BlockOp*>& tog
   std::vector<std::vector<Value*>> of_rows;
   if (takes_rows_at_once(together)) of_rows = partials_of_rows(together);
   for_rows(lead, lead.crosses_warps(), [&](int slot, Value*, Value* row_ok) {
-    const std::vector<Value*> partials =
-        of_rows.empty() ? thread_partials(together, slot, row_ok) : of_rows[static_cast<std::size_t>(slot)];
+    const std::vector<Value*> partials = of_rows.empty() ? thread_partials(together, slot, row_ok)
+                                                         : of_row(together, of_rows[static_cast<std::size_t>(slot)], row_ok);
     for (std::size_t k = 0; k < together.size(); ++k) {
       const BlockOp& op = *together[k];
       name_dims(lead, op);
