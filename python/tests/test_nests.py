@@ -248,6 +248,38 @@ class AuthorTest(unittest.TestCase):
             numpy.testing.assert_array_equal(found["out"], [[0, row[0], row[0], row[1]] for row in data])
             numpy.testing.assert_array_equal(found["sum"], 2 + 2 * data[:, :-1].sum(1))
 
+    @needs_numpy
+    def test_conditions_of_data_may_stand_beside_those_that_guard_a_read(self):
+        def before(x):
+            return x[i, c - 1]
+
+        seen = {
+            "and_": lambda x: nestor.select((c >= 1) & (x[i, c] > 0), before(x), 0.0),
+            "or_": lambda x: nestor.select((x[i, c] <= 0) | (c < 1), 0.0, before(x)),
+            "several": lambda x: nestor.select((x[i, c] > 0) & (c < width) & (x[i, c] < 9) & (c >= 1), before(x), 0.0),
+            "nested": lambda x: nestor.select((x[i, c] > 0) & ((c >= 1) | (x[i, c] > 9)),
+                                              nestor.select(c >= 1, before(x), 0.0), 0.0),
+        }
+
+        @nestor.nest
+        def mixed(x: f32[rows, width]):
+            return tuple(define(name, (i, c), value(x)) for name, value in seen.items())
+
+        data = numpy.array([[1.0, 2, -3, 4], [-1, 5, 6, -7]])
+        expected = numpy.where(data > 0, numpy.pad(data, ((0, 0), (1, 0)))[:, :-1], 0)
+        for name, found in nestor.evaluate(mixed, {"x": data}).items():
+            numpy.testing.assert_array_equal(found, expected, name)
+
+    @needs_numpy
+    def test_powers_of_a_half_are_those_of_c(self):
+        @nestor.nest
+        def root(x: f32[width]):
+            return define("out", c, x[c] ** 0.5)
+
+        found = nestor.evaluate(root, {"x": numpy.array([-numpy.inf, -0.0, 4, -4])})["out"]
+        numpy.testing.assert_array_equal(found, [numpy.inf, 0, 2, numpy.nan])
+        self.assertFalse(numpy.signbit(found[1]))
+
     def test_what_is_there_anyway_is_chosen_in_place(self):
         @nestor.nest
         def masked(x: f32[rows, width]):

@@ -328,7 +328,7 @@ def _real(np, op, args):
     table = {
         "add": lambda: a + b, "sub": lambda: a - b, "mul": lambda: a * b, "div": lambda: np.divide(a, b),
         "neg": lambda: -a, "abs": lambda: np.abs(a), "min": lambda: np.minimum(a, b), "max": lambda: np.maximum(a, b),
-        "pow": lambda: np.power(a, b), "exp": lambda: np.exp(a), "exp2": lambda: np.exp2(a), "log": lambda: np.log(a),
+        "pow": lambda: _power(np, a, b), "exp": lambda: np.exp(a), "exp2": lambda: np.exp2(a), "log": lambda: np.log(a),
         "sqrt": lambda: np.sqrt(a), "rsqrt": lambda: np.divide(1.0, np.sqrt(a)), "tanh": lambda: np.tanh(a),
         "erf": lambda: np.frompyfunc(math.erf, 1, 1)(a).astype(np.float64) if np.ndim(a) else np.float64(math.erf(a)),
         "sin": lambda: np.sin(a), "cos": lambda: np.cos(a), "log1p": lambda: np.log1p(a), "expm1": lambda: np.expm1(a),
@@ -339,6 +339,11 @@ def _real(np, op, args):
     if op not in table:
         raise UserError(f"\"{op}\" is no operation on f32")
     return table[op]()
+
+
+def _power(np, base, exponent):
+    """C's pow. NumPy takes the square root for an exponent of 0.5, which is NaN at -inf, and -0 at -0."""
+    return np.where(np.equal(exponent, 0.5) & (np.isneginf(base) | np.equal(base, 0)), np.abs(base), np.power(base, exponent))
 
 
 def bounds(condition, dims, sizes):

@@ -4,6 +4,9 @@ Such a select becomes a tensor that is written part by part, each where its cond
 is there at every point of the statement's domain. Where it reads what its own loops write, it stays, and its reads say where.
 """
 
+import operator
+from functools import reduce
+
 from .affine import TRUE, Compare, both, conjuncts
 from .condition_values import condition_value
 from .ranges import least_of
@@ -71,6 +74,42 @@ def lift_guarded(value, make):
         return done[id(node)]
 
     return lifted(value)
+
+
+def conditions_apart(value):
+    """The value with what affine conditions say of reads in selects of their own, where a condition joins them with one of data:
+    select(a & d, x, y) is select(a, select(d, x, y), y), and select(a | d, x, y) is select(a, x, select(d, x, y))."""
+    done = {}
+
+    def apart(node):
+        if id(node) not in done:
+            args = [apart(arg) for arg in node.args]
+            op, affine, data = _joined(args[0]) if node.op == "select" and node.payload else ("", [], [])
+            made = node.with_args(args)
+            if affine and data and any(needs_guard(side) for side in args[1:]):
+                inner = node.with_args([_join(op, data), *args[1:]])
+                sides = [inner, args[2]] if op == "and" else [args[1], inner]
+                made = node.with_args([_join(op, affine), *sides])
+            done[id(node)] = made
+        return done[id(node)]
+
+    return apart(value)
+
+
+def _joined(condition):
+    """("and" or "or", the affine parts, those of data) of a condition of data; no parts where it joins none."""
+    op, parts, waiting = condition.op, [], [condition]
+    while waiting and op in ("and", "or"):
+        node = waiting.pop()
+        if node.op == op:
+            waiting += reversed(node.args)
+        else:
+            parts.append(node)
+    return op, [part for part in parts if part.condition is not None], [part for part in parts if part.condition is None]
+
+
+def _join(op, parts):
+    return reduce(operator.and_ if op == "and" else operator.or_, parts)
 
 
 def is_choice(value):

@@ -6,7 +6,7 @@ import itertools
 from ..errors import UserError
 from .affine import TRUE, both, conjuncts
 from .definitions import Draft, Tensor, Update, free_indices, is_among, variables
-from .guards import lift_guarded, parts_of
+from .guards import conditions_apart, lift_guarded, parts_of
 from .reductions import neutral
 from .values import NARROW, Value, as_type, widened
 
@@ -16,7 +16,7 @@ _numbers = itertools.count()  # orders statements
 def write(draft):
     """Adds a Draft's statements to its tensor, behind those of the tensors that it needs."""
     dims, where = draft.dims, draft.where
-    value = lift_reductions(draft.value, f"{draft.tensor.name}_", where, dims)
+    value = conditions_apart(lift_reductions(draft.value, f"{draft.tensor.name}_", where, dims))
     parts = [(TRUE, value)] if draft.reduction else parts_of(value)
     for number, (condition, part) in enumerate(parts):
         own = draft._replace(where=both(where, condition),

@@ -10,7 +10,7 @@ from typing import NamedTuple, Set, Tuple
 from ..errors import UserError
 from .affine import TRUE, Affine, Compare, both, conjuncts
 from .definitions import Index, Variable, free_indices, indices_of, is_among, variables
-from .guards import chosen_side, in_place, is_choice, lift_guarded, sides_of
+from .guards import chosen_side, conditions_apart, in_place, is_choice, lift_guarded, sides_of
 from .loops import Loop, flattened, loops_around
 from .model import REDUCTIONS
 from .ranges import least_of
@@ -128,8 +128,9 @@ class _Statement:
 
     def _with_choices(self, value, draft):
         """Choices of what the group writes stay where they are, others become tables before its loops."""
-        return lift_guarded(value, lambda choice: in_place(choice, draft.where) if self.group.reads(choice) else choice_table(
-            choice, draft))
+        return lift_guarded(
+            conditions_apart(value),
+            lambda choice: in_place(choice, draft.where) if self.group.reads(choice) else choice_table(choice, draft))
 
     def _lift(self, value, where, guard, around):
         """The value with reads of tensors in place of its reductions. guard: the condition under which choices need it; around: the
