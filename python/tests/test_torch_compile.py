@@ -1,6 +1,7 @@
 """torch.compile(backend="nestor") and nestor.torch.optimize: results are eager's, whoever computes them."""
 
 import contextlib
+import pickle
 import threading
 import unittest
 import warnings
@@ -55,6 +56,8 @@ class ModelTest(CompileTest):
             again = nestor.torch.optimize(model, inputs, db=self.db, min_gain=1e-6)
             self.assertEqual([len(again.report()[0].taken), QuickWorker.jobs], [3, 0])
             self.assertClose(again(*inputs), expected)
+            restored = pickle.loads(pickle.dumps(again))
+            self.assertClose(restored(*inputs), expected)
 
     def test_a_start_that_a_cache_serves_knows_its_report(self):
         model = Encoder().eval()

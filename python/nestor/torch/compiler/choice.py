@@ -64,7 +64,7 @@ def choose(described, options, device):
     gain = race["inductor_us"] / race["kernel_us"]
     if gain >= options.min_gain:
         return Choice(True, f"{gain:.2f}x as fast as Inductor's own code", elsewhere, kernel, race)
-    why = f"Inductor's own code is as fast ({gain:.2f}x; {options.min_gain:g} is asked for)"
+    why = f"Inductor's own code is {'faster' if gain < 1 else 'as fast'} ({gain:.2f}x; {options.min_gain:g} is asked for)"
     return Choice(False, why, elsewhere, kernel, race)
 
 

@@ -16,6 +16,25 @@ class Reports(list):
     __repr__ = __str__
 
 
+class _Kept:
+    """Takes the Report of each graph, and passes it on. A pickled one has none: they are of this process."""
+
+    def __init__(self, told=None):
+        self._told, self._reports = told, Reports()
+
+    def __call__(self, report):
+        self._reports.append(report)
+        if self._told is not None:
+            self._told(report)
+
+    def __reduce__(self):
+        return _Kept, ()
+
+    def report(self):
+        """The Reports so far."""
+        return self._reports
+
+
 def optimize(model, inputs, *, kwargs=None, mode=None, dynamic=None, tune="now", **options):
     """torch.compile(model, backend="nestor"), called once so that its regions are tuned, raced and verified.
 
@@ -25,7 +44,7 @@ def optimize(model, inputs, *, kwargs=None, mode=None, dynamic=None, tune="now",
     Call it as the model will run: under torch.inference_mode() or with gradients, whose forward and backward are then compiled
     both. dynamic=True tunes for the example's sizes and serves others too.
     Returns what torch.compile does, with report(): the Reports of its graphs, with regions, kernels, times against Inductor and
-    the reason of each refusal. Raises UserError for options that are none.
+    the reason of each refusal; pickled and restored, it compiles anew and has no report(). Raises UserError for options that are none.
     """
     if not callable(model):
         raise UserError(f"a {type(model).__name__} is no model: give a module or a function")
@@ -33,16 +52,10 @@ def optimize(model, inputs, *, kwargs=None, mode=None, dynamic=None, tune="now",
     if mode is None and _on_gpu(model, (*inputs, *(kwargs or {}).values())):
         mode = "reduce-overhead"
     given = {**options, "tune": tune, "mode": mode}
-    told, reports = Options.of(given).report, Reports()
-
-    def keep(report):
-        reports.append(report)
-        if told is not None:
-            told(report)
-
-    compiled = torch.compile(model, backend=backend, dynamic=dynamic, options={**given, "report": keep})
+    kept = _Kept(Options.of(given).report)
+    compiled = torch.compile(model, backend=backend, dynamic=dynamic, options={**given, "report": kept})
     compiled(*inputs, **(kwargs or {}))
-    object.__setattr__(compiled, "report", lambda: reports)
+    object.__setattr__(compiled, "report", kept.report)
     return compiled
 
 
