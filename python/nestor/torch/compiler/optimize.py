@@ -44,7 +44,8 @@ def optimize(model, inputs, *, kwargs=None, mode=None, dynamic=None, tune="now",
     Call it as the model will run: under torch.inference_mode() or with gradients, whose forward and backward are then compiled
     both. dynamic=True tunes for the example's sizes and serves others too.
     Returns what torch.compile does, with report(): the Reports of its graphs, with regions, kernels, times against Inductor and
-    the reason of each refusal; pickled and restored, it compiles anew and has no report(). Raises UserError for options that are none.
+    the reason of each refusal. Pickled and restored it compiles anew, and has no report(). Raises UserError for options that
+    are none.
     """
     if not callable(model):
         raise UserError(f"a {type(model).__name__} is no model: give a module or a function")
