@@ -10,7 +10,7 @@ from functools import reduce
 from .affine import TRUE, Compare, both, conjuncts
 from .condition_values import condition_value
 from .ranges import least_of
-from .values import Value, from_condition
+from .values import Value, from_condition, rewritten
 
 
 def is_inside(tensor, at):
@@ -63,37 +63,26 @@ def parts_of(value, where=TRUE):
 
 def lift_guarded(value, make):
     """The value with every guarded select in it that needs its guard replaced by what make(select) gives."""
-    done = {}
-
-    def lifted(node):
-        if id(node) not in done:
-            if is_choice(node):
-                done[id(node)] = make(node)
-            else:
-                done[id(node)] = node.with_args([lifted(arg) for arg in node.args])
-        return done[id(node)]
-
-    return lifted(value)
+    return rewritten(
+        value, lambda node, lifted: make(node) if is_choice(node) else node.with_args([lifted(arg) for arg in node.args]))
 
 
 def conditions_apart(value):
     """The value with what affine conditions say of reads in selects of their own, where a condition joins them with one of data:
     select(a & d, x, y) is select(a, select(d, x, y), y), and select(a | d, x, y) is select(a, x, select(d, x, y))."""
-    done = {}
+    return rewritten(value, _apart)
 
-    def apart(node):
-        if id(node) not in done:
-            args = [apart(arg) for arg in node.args]
-            op, affine, data = _joined(args[0]) if node.op == "select" and node.payload else ("", [], [])
-            made = node.with_args(args)
-            if affine and data and any(needs_guard(side) for side in args[1:]):
-                inner = node.with_args([_join(op, data), *args[1:]])
-                sides = [inner, args[2]] if op == "and" else [args[1], inner]
-                made = node.with_args([_join(op, affine), *sides])
-            done[id(node)] = made
-        return done[id(node)]
 
-    return apart(value)
+def _apart(value, apart):
+    made = value.with_args([apart(arg) for arg in value.args])
+    if value.op != "select" or not value.payload:
+        return made
+    condition, then, otherwise = made.args
+    op, affine, data = _joined(condition)
+    if not (affine and data and (needs_guard(then) or needs_guard(otherwise))):
+        return made
+    inner = made.with_args([_join(op, data), then, otherwise])
+    return made.with_args([_join(op, affine), *((inner, otherwise) if op == "and" else (then, inner))])
 
 
 def _joined(condition):

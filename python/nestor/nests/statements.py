@@ -8,7 +8,7 @@ from .affine import TRUE, both, conjuncts
 from .definitions import Draft, Tensor, Update, free_indices, is_among, variables
 from .guards import conditions_apart, lift_guarded, parts_of
 from .reductions import neutral
-from .values import NARROW, Value, as_type, widened
+from .values import NARROW, Value, as_type, rewritten, widened
 
 _numbers = itertools.count()  # orders statements
 
@@ -55,17 +55,13 @@ def _check_free(draft, value):
 def lift_reductions(value, prefix, where=TRUE, order=()):
     """The value with every reduction in it replaced by a read of a tensor that holds it: at all points of the indices that it
     depends on, or of those where the conditions of `where` on these indices hold. order: of the reader's indices."""
-    done = {}
 
-    def lifted(node):
-        if id(node) not in done:
-            if node.op == "reduce":
-                done[id(node)] = _reduction_read(node.payload, prefix, where, order)
-            else:
-                done[id(node)] = node.with_args([lifted(arg) for arg in node.args])
-        return done[id(node)]
+    def lifted(node, again):
+        if node.op == "reduce":
+            return _reduction_read(node.payload, prefix, where, order)
+        return node.with_args([again(arg) for arg in node.args])
 
-    return lifted(value)
+    return rewritten(value, lifted)
 
 
 def _reduction_read(reduction, prefix, where, order):

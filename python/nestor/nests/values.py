@@ -198,6 +198,18 @@ def nodes_of(value, reduced=False):
     return list(seen.values())
 
 
+def rewritten(value, change):
+    """change(value, again), where again(node) is what becomes of a node below it: each node is changed once."""
+    done = {}
+
+    def again(node):
+        if id(node) not in done:
+            done[id(node)] = change(node, again)
+        return done[id(node)]
+
+    return again(value)
+
+
 def constant(number, kind=None):
     """A number as a Value. Of f32, it is rounded to f32, as constants of nests are."""
     if kind is None:

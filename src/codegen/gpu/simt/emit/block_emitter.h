@@ -136,6 +136,7 @@ class BlockEmitter {
   ScalarExpr stored_value(const BlockOp& op) const;
   void accumulate(const BlockOp& op, const std::vector<Value*>& sums, int width, Slot slot);
   void write_sums(const BlockOp& op, std::vector<Value*> sums, Slot slot);
+  Value* neutral(const BlockOp& op);
   std::vector<Value*> new_sums(const BlockOp& op, int count);
   std::vector<Value*> read_sums(const BlockOp& op, const std::vector<Value*>& sums);
 
@@ -151,7 +152,6 @@ class BlockEmitter {
   };
   bool takes_rows_at_once(const std::vector<const BlockOp*>& together) const;
   std::vector<std::vector<Value*>> partials_of_rows(const std::vector<const BlockOp*>& together);
-  std::vector<Value*> of_row(const std::vector<const BlockOp*>& together, std::vector<Value*> partials, Value* row_ok);
   void add_rows(const std::vector<const BlockOp*>& together, const std::vector<std::vector<llvm::Value*>>& sums);
   PairRow pair_row(const std::vector<const BlockOp*>& together, int slot);
   Loaded read_pairs(const BlockOp& op, bool along_column, int width, Slot slot);

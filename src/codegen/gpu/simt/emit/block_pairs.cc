@@ -47,18 +47,6 @@ std::vector<std::vector<Value*>> BlockEmitter::partials_of_rows(const std::vecto
   return partials;
 }
 
-/// A slot's partial results, those of nothing where it has no row: registers may hold that row of another op.
-std::vector<Value*> BlockEmitter::of_row(const std::vector<const BlockOp*>& together, std::vector<Value*> partials,
-                                         Value* row_ok) {
-  if (row_ok == nullptr) return partials;
-  for (std::size_t k = 0; k < together.size(); ++k) {
-    const ElementType type = together[k]->sum_type();
-    Value* nothing = scalar_constant(b_.getContext(), type, neutral_element(*together[k]->op.reduction, type));
-    partials[k] = b_.CreateSelect(row_ok, partials[k], nothing);
-  }
-  return partials;
-}
-
 /// Adds the terms of a thread's columns to the sums, [slot][op].
 void BlockEmitter::add_rows(const std::vector<const BlockOp*>& together, const std::vector<std::vector<Value*>>& sums) {
   const BlockOp& lead = *together.front();

@@ -73,9 +73,8 @@ void BlockEmitter::prefix_pass(const BlockOp& op, int slot, Value* row_ok, Value
 
 /// Terms of columns that do not exist are neutral.
 void BlockEmitter::load_prefix_terms(const BlockOp& op, int slot, Value* row_ok, Value* base, PrefixSums& sums) {
-  const ElementType type = op.sum_type();
-  Value* neutral = scalar_constant(b_.getContext(), type, neutral_element(*op.op.reduction, type));
-  for (Value* element : sums.elements) b_.CreateStore(neutral, element);
+  Value* none = neutral(op);
+  for (Value* element : sums.elements) b_.CreateStore(none, element);
   const OpDim& dim = op.op.dims[op.column];
   // Sums without their own term: where there is one column, no term is read.
   Value* some = op.prefix->exclusive ? b_.CreateICmpSGT(extent(dim), b_.getInt64(1)) : nullptr;
@@ -94,7 +93,7 @@ void BlockEmitter::load_prefix_terms(const BlockOp& op, int slot, Value* row_ok,
 void BlockEmitter::scan_warps(const BlockOp& op, PrefixSums& sums) {
   const ElementType type = op.sum_type();
   llvm::Type* word = register_type(b_.getContext(), type);
-  Value* neutral = scalar_constant(b_.getContext(), type, neutral_element(*op.op.reduction, type));
+  Value* none = neutral(op);
   const auto vector = static_cast<std::size_t>(op.layout.vector);
   const bool backward = op.prefix->backward;
   sums.totals.clear();
@@ -105,10 +104,10 @@ void BlockEmitter::scan_warps(const BlockOp& op, PrefixSums& sums) {
       Value* element = sums.elements[chunk * vector + (backward ? vector - 1 - k : k)];
       Value* own = b_.CreateLoad(word, element);
       Value* up_to = total == nullptr ? own : added(op, total, own);
-      b_.CreateStore(!op.prefix->exclusive ? up_to : total == nullptr ? neutral : total, element);
+      b_.CreateStore(!op.prefix->exclusive ? up_to : total == nullptr ? none : total, element);
       total = up_to;
     }
-    Value* before = neutral;
+    Value* before = none;
     for (int distance = 1; distance < std::min(op.layout.lanes, 32); distance *= 2) {
       Value* other = shuffled(total, type, distance);
       Value* bit = b_.CreateAnd(position(op.layout).lane, b_.getInt32(static_cast<std::uint32_t>(distance)));
@@ -133,7 +132,7 @@ Value* BlockEmitter::prefix_address(const BlockOp& op, std::int64_t chunk, std::
 void BlockEmitter::scan_block(const BlockOp& op, PrefixSums& sums) {
   const ElementType type = op.sum_type();
   llvm::Type* word = register_type(b_.getContext(), type);
-  Value* neutral = scalar_constant(b_.getContext(), type, neutral_element(*op.op.reduction, type));
+  Value* none = neutral(op);
   const std::int64_t warps = op.prefix_crosses_warps() ? op.layout.lanes / 32 : 1;
   const auto chunks = static_cast<std::int64_t>(sums.totals.size());
   Value* own_warp = b_.CreateUDiv(position(op.layout).lane, b_.getInt32(32));
@@ -147,7 +146,7 @@ void BlockEmitter::scan_block(const BlockOp& op, PrefixSums& sums) {
     });
     barrier();
   }
-  Value* running = sums.carry != nullptr ? b_.CreateLoad(word, sums.carry) : neutral;
+  Value* running = sums.carry != nullptr ? b_.CreateLoad(word, sums.carry) : none;
   for (std::int64_t k = 0; k < chunks; ++k) {
     const std::int64_t chunk = op.prefix->backward ? chunks - 1 - k : k;
     Value* before = running;

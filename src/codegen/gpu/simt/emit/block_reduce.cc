@@ -65,12 +65,14 @@ void BlockEmitter::emit_joined_reductions(const std::vector<const BlockOp*>& tog
   std::vector<std::vector<Value*>> of_rows;
   if (takes_rows_at_once(together)) of_rows = partials_of_rows(together);
   for_rows(lead, lead.crosses_warps(), [&](int slot, Value*, Value* row_ok) {
-    const std::vector<Value*> partials = of_rows.empty() ? thread_partials(together, slot, row_ok)
-                                                         : of_row(together, of_rows[static_cast<std::size_t>(slot)], row_ok);
+    std::vector<Value*> partials =
+        of_rows.empty() ? thread_partials(together, slot, row_ok) : of_rows[static_cast<std::size_t>(slot)];
     for (std::size_t k = 0; k < together.size(); ++k) {
       const BlockOp& op = *together[k];
       name_dims(lead, op);
       if (k > 0 && op.barrier_before) barrier();
+      // Registers may hold a row of another op where this one has none.
+      if (!of_rows.empty() && row_ok != nullptr) partials[k] = b_.CreateSelect(row_ok, partials[k], neutral(op));
       const Partial total{butterfly(partials[k], op, std::min(op.meeting().lanes, 32))};
       if (!op.crosses_warps()) {
         finish_reduction(op, slot, row_ok, total);
@@ -265,8 +267,7 @@ BlockEmitter::Partial BlockEmitter::combined(const BlockOp& op, const std::vecto
     Value* total = nullptr;
     for (Value* value : values)
       total = total == nullptr ? value : emit_combine(b_, math_, *member.op.reduction, type, total, value);
-    if (counts != nullptr)
-      total = b_.CreateSelect(counts, total, scalar_constant(b_.getContext(), type, neutral_element(*member.op.reduction, type)));
+    if (counts != nullptr) total = b_.CreateSelect(counts, total, neutral(member));
     return butterfly(total, member, lanes);
   };
   std::vector<Value*> values;

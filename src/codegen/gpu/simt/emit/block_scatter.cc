@@ -33,7 +33,7 @@ std::optional<std::size_t> innermost_reduced(const BlockOp& op) {
 void BlockEmitter::emit_scattered(const BlockOp& op) {
   const bool of_columns = op.scattered->dim == op.column;
   if (op.op.initialize) {
-    Value* none = scalar_constant(b_.getContext(), op.sum_type(), neutral_element(*op.op.reduction, op.sum_type()));
+    Value* none = neutral(op);
     for_own_elements(op, [&](int width, Slot slot) {
       const std::vector<Value*> values(static_cast<std::size_t>(width), none);
       for_serial(op, [](const OpDim& dim) { return !dim.reduced; }, [&] { store(op, values, op.sum_type(), slot); });

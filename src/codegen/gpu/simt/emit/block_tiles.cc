@@ -305,12 +305,17 @@ void BlockEmitter::emit_accumulation(const BlockOp& op, int width, Slot slot) {
       });
 }
 
+/// What combines with a sum of the op to that sum.
+Value* BlockEmitter::neutral(const BlockOp& op) {
+  return scalar_constant(b_.getContext(), op.sum_type(), neutral_element(*op.op.reduction, op.sum_type()));
+}
+
 std::vector<Value*> BlockEmitter::new_sums(const BlockOp& op, int count) {
   const ElementType type = op.sum_type();
   std::vector<Value*> sums;
   for (int k = 0; k < count; ++k) {
     sums.push_back(entry_alloca(register_type(b_.getContext(), type), "sum"));
-    b_.CreateStore(scalar_constant(b_.getContext(), type, neutral_element(*op.op.reduction, type)), sums.back());
+    b_.CreateStore(neutral(op), sums.back());
   }
   return sums;
 }
