@@ -7,7 +7,7 @@ namespace nestor {
 
 /// One number for each kind of device, so that a change of host code leaves the records of GPUs as they are, and the other way round.
 struct CodegenRevisions {
-  int cuda = 7;
+  int cuda = 8;
   int host = 8;
   /// `kind`: DeviceIdentity::kind, "host" or "cuda".
   constexpr int of(std::string_view kind) const { return kind == "cuda" ? cuda : host; }
