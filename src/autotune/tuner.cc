@@ -494,7 +494,9 @@ class Tuning {
 TuneResult tune(const TuneRequest& request) {
   if (request.max_trials < 0) user_error("the number of trials is {}; it must be at least 0", request.max_trials);
   if (request.finalists < 0) user_error("the number of finalists is {}; it must be at least 0", request.finalists);
-  if (request.time_budget_s < 0) user_error("the time budget is {} s; it must be at least 0", request.time_budget_s);
+  if (request.measure.threads < 0)
+    user_error("{} threads cannot run a kernel: write 0 for all cores, or a number above 0", request.measure.threads);
+  if (!(request.time_budget_s >= 0)) user_error("the time budget is {} s; it must be at least 0", request.time_budget_s);
   TuneRequest fixed = request;
   const bool chooses = request.measure.target.is_gpu() && !request.fix_all_sizes && request.fixed_sizes.empty();
   if (chooses) {

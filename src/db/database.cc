@@ -118,7 +118,7 @@ std::vector<TrialRecord> Database::trials(const DeviceIdentity& device, const Pr
     guarded(store.path(), [&] {
       for (const std::int64_t id : store.trials(device, problem)) {
         try {
-          Record record = store.read(id, false).value();
+          Record record = store.read_listed(id, false);
           record.trial.id = sign * id;
           record.trial.own_device = is_same_device(device, record.device);
           found.push_back(std::move(record.trial));
@@ -156,7 +156,7 @@ std::optional<TrialRecord> Database::best(const DeviceIdentity& device, const Pr
     const bool unchecked_too = kernels == Kernels::unchecked_too;
     for (const std::int64_t id : store.winners(device, problem, unchecked_too)) {
       try {
-        Record record = store.read(id, true).value();
+        Record record = store.read_listed(id, true);
         record.trial.own_device = is_same_device(device, record.device);
         if (record.trial.own_device != own) continue;
         if (!unchecked_too) require_trusted(record, store.path());

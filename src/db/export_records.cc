@@ -21,9 +21,8 @@ namespace fs = std::filesystem;
 
 // In an order that depends on contents alone: the ids of two files differ.
 constexpr std::string_view kExportOrder =
-    "SELECT t.id FROM trial t JOIN device d ON d.id = t.device_id JOIN problem p ON p.id = "
-    "t.problem_id"
-    " JOIN nest n ON n.id = p.nest_id LEFT JOIN kernel k ON k.id = t.kernel_id"
+    "SELECT t.id FROM trial t LEFT JOIN device d ON d.id = t.device_id LEFT JOIN problem p ON p.id = t.problem_id"
+    " LEFT JOIN nest n ON n.id = p.nest_id LEFT JOIN kernel k ON k.id = t.kernel_id"
     " ORDER BY p.op, p.variant, n.digest, p.sizes, d.key, d.name, d.details, t.created, t.status, t.median_ms, t.samples, "
     "t.steps, k.hash, k.architecture, t.toolchain, t.reason, t.id";
 

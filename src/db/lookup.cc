@@ -147,7 +147,7 @@ std::optional<Answer> best_of(Store& store, const Candidate& candidate, Filter& 
   while (row.step()) {
     if (!filter.accepts(row.text(1), row.text(2))) continue;
     try {
-      Record record = store.read(row.integer(0), true).value();
+      Record record = store.read_listed(row.integer(0), true);
       require_trusted(record, store.path());
       filter.try_to_load(record);
       return Answer{candidate.distance, std::move(record)};

@@ -5,6 +5,7 @@
 #include "support/launch_recipe.h"
 
 #include <map>
+#include <numeric>
 #include <tuple>
 
 namespace nestor {
@@ -104,6 +105,13 @@ std::vector<Database::ProblemSummary> Database::summary() const {
       while (sizes.step()) entry.problem.sizes[sizes.text(0)] = sizes.integer(1);
       found.push_back(std::move(entry));
     }
+    auto all = store.connection().query("SELECT count(*) FROM trial");
+    all.step();
+    const std::int64_t shown = std::accumulate(found.begin(), found.end(), std::int64_t{0},
+                                               [](std::int64_t sum, const ProblemSummary& entry) { return sum + entry.trials; });
+    if (const std::int64_t lost = all.integer(0) - shown; lost > 0)
+      stores_->warn(fmt::format("{}: {} lost what they belong to: `nestor db check` says which", store.path(),
+                                lost == 1 ? "a trial has" : fmt::format("{} trials have", lost)));
     return found;
   });
 }

@@ -75,7 +75,7 @@ void Database::backup(const std::string& path) const {
   try {
     guarded(part, [&] {
       SQLite::Statement copy(store.connection().raw(), "VACUUM INTO ?");
-      copy.bind(1, part);
+      copy.bind(1, fs::absolute(part).string());
       copy.exec();
     });
   } catch (const UserError&) {

@@ -9,8 +9,9 @@ std::vector<std::int64_t> Database::to_check(bool all) const {
   Store& store = stores_->user;
   return guarded(store.path(), [&] {
     auto row = store.connection().query(
-        "SELECT t.id FROM trial t JOIN problem p ON p.id = t.problem_id JOIN device d ON d.id = t.device_id"
-        " WHERE t.status = 'ok' AND t.kernel_id IS NOT NULL AND (? OR NOT served(t.checked, d.kind, t.signer, t.seal))"
+        "SELECT t.id FROM trial t LEFT JOIN problem p ON p.id = t.problem_id LEFT JOIN nest n ON n.id = p.nest_id"
+        " LEFT JOIN device d ON d.id = t.device_id WHERE t.status = 'ok' AND t.kernel_id IS NOT NULL"
+        " AND (? OR n.id IS NULL OR d.id IS NULL OR NOT served(t.checked, d.kind, t.signer, t.seal))"
         " ORDER BY p.op, p.variant, p.sizes, d.key, t.median_ms, t.id",
         std::int64_t{all});
     std::vector<std::int64_t> ids;
@@ -39,8 +40,9 @@ std::int64_t Database::damaged(const std::string& op, const std::string& variant
   const auto count = [&](Store& store) {
     return guarded(store.path(), [&] {
       auto row = store.connection().query(
-          "SELECT t.id FROM trial t JOIN problem p ON p.id = t.problem_id JOIN nest n ON n.id = p.nest_id WHERE t.status = 'ok'"
-          " AND ?1 IN ('', p.op) AND ?2 IN ('', p.variant) AND ?3 IN ('', n.digest)",
+          "SELECT t.id FROM trial t LEFT JOIN problem p ON p.id = t.problem_id LEFT JOIN nest n ON n.id = p.nest_id"
+          " WHERE t.status = 'ok' AND (p.id IS NULL OR n.id IS NULL OR"
+          " (?1 IN ('', p.op) AND ?2 IN ('', p.variant) AND ?3 IN ('', n.digest)))",
           op, variant, nest_digest);
       std::int64_t found = 0;
       while (row.step()) {

@@ -58,8 +58,9 @@ std::optional<Store::Row> Store::row_of(std::int64_t trial_id) {
       "NULL,"
       " t.seal, t.signer, t.signature, d.key, p.sizes, n.seal, k.architecture, k.hash, coalesce(pin.seal, ''), "
       "t.certificate"
-      " FROM trial t JOIN device d ON d.id = t.device_id JOIN problem p ON p.id = t.problem_id JOIN nest n ON n.id = p.nest_id"
-      " LEFT JOIN pin ON pin.trial_id = t.id LEFT JOIN kernel k ON k.id = t.kernel_id WHERE t.id = ?",
+      " FROM trial t LEFT JOIN device d ON d.id = t.device_id LEFT JOIN problem p ON p.id = t.problem_id"
+      " LEFT JOIN nest n ON n.id = p.nest_id LEFT JOIN pin ON pin.trial_id = t.id LEFT JOIN kernel k ON k.id = t.kernel_id WHERE "
+      "t.id = ?",
       trial_id);
   if (!row.step()) return std::nullopt;
   Row found;
@@ -82,6 +83,9 @@ std::optional<Store::Row> Store::row_of(std::int64_t trial_id) {
   if (row.text(28) != canonical_sizes(record.problem.sizes)) found.damage = "its sizes contradict each other";
   if (row.text(29) != nest_seal(record.problem.nest_digest, record.nest_json)) found.damage = "its nest is not what was stored";
   if (record.pinned && row.text(32) != pin_seal(trial_id)) found.damage = "it was not pinned by Nestor";
+  for (const auto& [column, what] : {std::pair(20, "nest"), std::pair(17, "problem"), std::pair(12, "device")}) {
+    if (row.is_null(column)) found.damage = fmt::format("its {} is missing", what);
+  }
   return found;
 }
 
@@ -113,16 +117,24 @@ std::optional<Record> Store::read(std::int64_t trial_id, bool with_kernel) {
   return std::move(row->record);
 }
 
+Record Store::read_listed(std::int64_t trial_id, bool with_kernel) {
+  std::optional<Record> record = read(trial_id, with_kernel);
+  if (!record) user_error("{}: trial {} is damaged: an index has it, and the table does not", path_, trial_id);
+  return std::move(*record);
+}
+
 void Store::seal_anew(std::int64_t trial_id, const std::optional<Signature>& given) {
-  const std::string seal = seal_of(row_of(trial_id).value().record);
+  const std::optional<Row> row = row_of(trial_id);
+  if (!row) user_error("{}: trial {} is damaged: it is not where it was", path_, trial_id);
+  const std::string seal = seal_of(row->record);
   const Signature signature = given ? *given : trust().sign(seal);
   connection_.run("UPDATE trial SET seal = ?, signer = ?, signature = ? WHERE id = ?", seal, signature.signer, signature.value,
                   trial_id);
 }
 
 bool Store::sign(std::int64_t trial_id) {
-  const Row row = row_of(trial_id).value();
-  if (trust().vouched(row.seal, row.record.trial.signature)) return false;
+  const std::optional<Row> row = row_of(trial_id);
+  if (!row || trust().vouched(row->seal, row->record.trial.signature)) return false;
   seal_anew(trial_id);
   return true;
 }

@@ -91,7 +91,9 @@ std::int64_t Store::kernel_id(const KernelRecord& kernel) {
       "INSERT INTO kernel (hash, architecture, valid, recipe, code) VALUES (?1, ?2, ?3, ?4, ?5) ON CONFLICT DO UPDATE SET valid "
       "= ?3, recipe = ?4, code = ?5",
       kernel.hash, kernel.architecture, valid_of(kernel.recipe), kernel.recipe, Blob{zstd_compress(kernel.code)});
-  return known().value();
+  const std::optional<std::int64_t> stored = known();
+  if (!stored) user_error("{} is damaged: a kernel that was just stored is not there", path_);
+  return *stored;
 }
 
 bool Store::kernel_is_sound(std::int64_t kernel_id) {

@@ -7,6 +7,8 @@
 #include "db/trust/sealing.h"
 #include "support/error.h"
 
+#include <sqlite3.h>
+
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
@@ -30,9 +32,11 @@ Connection connect(const std::string& path, const DatabaseOptions& options) {
   if (path == kInMemory) return Connection(path, SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE | SQLite::OPEN_NOMUTEX, 0);
   const FileAccess access = check_database_file(path, options.read_only, file_system_type_of(path));
   return guarded(path, [&] {
+    // No relative path: SQLite takes one that starts with "file:" for a URI.
+    const std::string absolute = std::filesystem::absolute(path).string();
     if (!options.read_only)
-      return Connection(path, SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE | SQLite::OPEN_NOMUTEX, options.busy_timeout_ms);
-    std::string uri = "file:" + percent_encoded(std::filesystem::absolute(path).string());
+      return Connection(absolute, SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE | SQLite::OPEN_NOMUTEX, options.busy_timeout_ms);
+    std::string uri = "file:" + percent_encoded(absolute);
     if (access.immutable) uri += "?immutable=1";
     return Connection(uri, SQLite::OPEN_READONLY | SQLite::OPEN_URI | SQLite::OPEN_NOMUTEX, options.busy_timeout_ms);
   });
@@ -161,6 +165,13 @@ std::optional<std::int64_t> Store::find(const Record& record) {
       to_string(trial.status), trial.reason);
   if (!row.step()) return std::nullopt;
   return row.integer(0);
+}
+
+void Store::require_in_place() {
+  int moved = 0;
+  const bool known = sqlite3_file_control(connection_.raw().getHandle(), "main", SQLITE_FCNTL_HAS_MOVED, &moved) == SQLITE_OK;
+  if (known && moved != 0)
+    user_error("the tuning database {} was removed, renamed or replaced while it was in use: nothing more is stored", path_);
 }
 
 std::vector<std::int64_t> Store::trials(const DeviceIdentity& device, const ProblemKey& problem) {

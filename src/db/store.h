@@ -39,6 +39,7 @@ class Store {
   auto in_transaction(Change&& change) {
     SQLite::Transaction transaction(connection_.raw(), SQLite::TransactionBehavior::IMMEDIATE);
     auto result = change();
+    require_in_place();
     transaction.commit();
     return result;
   }
@@ -67,6 +68,8 @@ class Store {
   /// nullopt when there is no such trial. Throws UserError when what it says is not what was sealed, or its kernel is damaged (and
   /// `with_kernel`).
   std::optional<Record> read(std::int64_t trial_id, bool with_kernel);
+  /// The same of a trial that a query has named. Throws UserError when it is not there, too.
+  Record read_listed(std::int64_t trial_id, bool with_kernel);
   /// Ids of all trials of one problem on devices with that key and name, oldest first.
   std::vector<std::int64_t> trials(const DeviceIdentity& device, const ProblemKey& problem);
   /// Ids of ok trials with a kernel, of that problem and devices with that key and name: pinned first, then by time. Those that wait for a
@@ -104,6 +107,8 @@ class Store {
   /// Stores its text, where it has one.
   void keep_certificate(const CertificateRecord& certificate);
   void make_served_function();
+  /// Throws UserError where the file was removed or replaced since it was opened: nobody would find what is stored now.
+  void require_in_place();
   /// Hashes and seals of a file that had none, after its migration.
   void seal_all();
   std::int64_t device_id(const DeviceIdentity& device);

@@ -102,15 +102,20 @@ void LaunchPlan::fill_sizes(std::span<const NamedSize> given, PreparedLaunch& ou
 
 void LaunchPlan::fill_scalars(std::span<const NamedScalar> given, PreparedLaunch& out) const {
   for (std::size_t k = 0; k < scalars_.size(); ++k) out.scalars[k] = scalars_[k].default_value;
+  std::array<bool, LaunchLimits::kScalars> known{};
   for (const NamedScalar& scalar : given) {
     const auto found = std::find_if(scalars_.begin(), scalars_.end(), [&](const Scalar& s) { return s.name == scalar.name; });
     if (found == scalars_.end()) {
       user_error("{} has no scalar \"{}\"; its scalars are: {}", title_, scalar.name,
                  joined(scalars_, [](const Scalar& s) { return s.name; }));
     }
+    bool& twice = known[static_cast<std::size_t>(found - scalars_.begin())];
+    if (twice) user_error("{}: scalar \"{}\" is given twice", title_, scalar.name);
+    twice = true;
+    using Integer = std::numeric_limits<std::int32_t>;
     const bool integer = found->type == ElementType::i32;
-    const bool fits = !integer || (std::trunc(scalar.value) == scalar.value &&
-                                   std::abs(scalar.value) <= std::numeric_limits<std::int32_t>::max());
+    const bool fits = !integer || (std::trunc(scalar.value) == scalar.value && scalar.value >= Integer::min() &&
+                                   scalar.value <= Integer::max());
     if (!fits) user_error("{}: scalar \"{}\" is {}, not a 32-bit integer", title_, scalar.name, scalar.value);
     if (!in_range(scalar.value, *found))
       user_error("{}: scalar \"{}\" is {}; it must be {}", title_, scalar.name, scalar.value, range_text(*found));

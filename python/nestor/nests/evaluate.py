@@ -212,13 +212,11 @@ class _Value:
         if op == "shared":
             return self.shared[node["ordinal"]]
         if op == "constant":
-            number = number_from_json(node["number"])
-            return (np.int64(number), True) if node["type"] == "i32" else (np.float64(number), False)
+            return self._number(number_from_json(node["number"]), node["type"])
         if op == "index":
             return self._pieced(self.prepared.indices[node["ordinal"]]), True
         if op == "scalar":
-            number = self.evaluation.scalars[node["name"]]
-            return (np.int64(number), True) if node["type"] == "i32" else (np.float64(number), False)
+            return self._number(self.evaluation.scalars[node["name"]], node["type"])
         if op == "read":
             return self._read(node["ordinal"]), node["type"] in ("i32", "i64")
         arguments = [self._typed(arg) for arg in node["args"]]
@@ -230,6 +228,10 @@ class _Value:
         integer = arguments[0][1]
         result = _integer(np, op, parts) if integer else _real(np, op, parts)
         return result, integer and op not in ("lt", "le", "eq", "and", "or", "not")
+
+    def _number(self, number, element_type):
+        np = self.np
+        return (np.int64(number), True) if element_type == "i32" else (np.float64(np.float32(number)), False)
 
     def _pieced(self, found):
         result = 0

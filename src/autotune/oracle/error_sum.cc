@@ -63,14 +63,20 @@ void ErrorSum::start(double value, double error) {
   started_ = true;
 }
 
+void ErrorSum::go_on_from(double extremum) {
+  if (special_ && std::isfinite(extremum)) start(extremum, inherited_);
+}
+
 void ErrorSum::add(ReductionOp op, ElementType type, double term, double error, double operand, double before, double sum) {
   if (!std::isfinite(term)) special_ = true;
   switch (op) {
     case ReductionOp::max:
       inherited_ = larger_error(before, inherited_, term, error);
+      go_on_from(sum);
       return;
     case ReductionOp::min:
       inherited_ = larger_error(-before, inherited_, -term, error);
+      go_on_from(sum);
       return;
     case ReductionOp::mul:
       if (error == 0 && inherited_ == 0 && type == ElementType::i32) return;

@@ -73,6 +73,8 @@ class ErrorSum {
   double error(double sum, std::optional<ElementType> narrow, double orders = 1, double share = 0) const;
 
  private:
+  /// An extremum that is finite leaves infinite terms behind: what is added to it later is rounded.
+  void go_on_from(double extremum);
   template <bool kOperands>
   void add_terms(const Terms& terms, double& sum);
   void add_finite(const Terms& terms, double& sum);

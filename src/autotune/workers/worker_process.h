@@ -4,6 +4,7 @@
 #include <sys/types.h>
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <functional>
@@ -15,8 +16,11 @@ namespace nestor {
 
 using WorkerClock = std::chrono::steady_clock;
 
+/// Of any number of seconds; more than thirty years count as so many.
 inline WorkerClock::time_point after_seconds(double seconds) {
-  return WorkerClock::now() + std::chrono::duration_cast<WorkerClock::duration>(std::chrono::duration<double>(seconds));
+  constexpr double kMost = 1e9;
+  const std::chrono::duration<double> wait(std::min(seconds, kMost));
+  return WorkerClock::now() + std::chrono::duration_cast<WorkerClock::duration>(wait);
 }
 
 inline double milliseconds_since(WorkerClock::time_point start) {

@@ -426,6 +426,13 @@ class Validator {
       user_error("{} accumulates into {}, whose elements are bool; accumulate i32 or f32, and compare the result", where,
                  target.name);
     }
+    const bool extremum = statement.reduction == ReductionOp::min || statement.reduction == ReductionOp::max;
+    if (statement.reduction && !extremum && is_narrow(target.type)) {
+      user_error(
+          "{} accumulates into {}, whose elements are {}: schedules would round as often as they like; accumulate in a tensor of "
+          "f32, and store the result",
+          where, target.name, to_string(target.type));
+    }
     if (statement.reduction && is_narrow(statement.value.type())) {
       user_error("{} accumulates values of type {}; cast them to f32", where, to_string(statement.value.type()));
     }

@@ -3,16 +3,25 @@
 
 namespace nestor {
 
+namespace {
+
+/// Not rounded to f32: constants that rules make of others are rounded once, as numbers of the rewritten nest.
+double whole_number(ElementType type, double number) {
+  return type == ElementType::f32 ? semantics::in_range(number) : semantics::constant_value(type, number);
+}
+
+}  // namespace
+
 double evaluate(const ScalarExpr& expr, const std::function<double(int)>& read, const std::function<std::int64_t(int)>& index,
                 const std::function<double(const std::string&)>& scalar) {
   const auto below = [&](std::size_t k) { return evaluate(expr.args()[k], read, index, scalar); };
   switch (expr.op()) {
     case ScalarOp::constant:
-      return semantics::constant_value(expr.type(), expr.number());
+      return whole_number(expr.type(), expr.number());
     case ScalarOp::index:
       return static_cast<double>(index(expr.ordinal()));
     case ScalarOp::scalar:
-      return semantics::constant_value(expr.type(), scalar(expr.name()));
+      return whole_number(expr.type(), scalar(expr.name()));
     case ScalarOp::read:
       return read(expr.ordinal());
     case ScalarOp::cast:

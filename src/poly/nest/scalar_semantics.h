@@ -55,9 +55,9 @@ inline double stored_value(ElementType to, ElementType from, double value) {
   return to == ElementType::f32 ? in_range(value) : cast_value(to, from, value);
 }
 
-/// A number, or a scalar argument, as a value of its type.
+/// A number, or a scalar argument, as a value of its type: kernels have it in no other.
 inline double constant_value(ElementType type, double number) {
-  return type == ElementType::f32 ? in_range(number) : round_to(type, number);
+  return type == ElementType::f32 ? as_f32(number) : round_to(type, number);
 }
 
 /// Calls `use` with the function of one double that `op` is on operands of `type`.

@@ -120,6 +120,47 @@ TEST_F(DamagedRows, ADamagedCertificateLeavesItsDigest) {
   EXPECT_THAT(database.check(), testing::Contains(HasSubstr("certificate")));
 }
 
+TEST_F(DamagedRows, ATrialWithoutWhatItBelongsToIsDamaged) {
+  for (const std::string table : {"device", "problem", "nest"}) {
+    stored();
+    damage("PRAGMA foreign_keys = OFF; DELETE FROM " + table);
+    std::vector<std::string> warned;
+    warnings = [&](const std::string& text) { warned.push_back(text); };
+    Database database = open();
+    EXPECT_THAT(message_of([&] { database.trial(1); }), HasSubstr("trial 1 is damaged: its " + table + " is missing"));
+    EXPECT_EQ(database.damaged("", "", ""), 1) << table;
+    EXPECT_THAT(database.to_check(false), testing::ElementsAre(1)) << table;
+    EXPECT_THAT(database.summary(), IsEmpty()) << table;
+    std::ostringstream out;
+    database.export_records(out);
+    EXPECT_EQ(out.str(), "") << table;
+    EXPECT_THAT(warned, testing::Contains(HasSubstr("lost what they belong to"))) << table;
+    EXPECT_THAT(warned, testing::Contains(HasSubstr("trial 1 is skipped"))) << table;
+  }
+}
+
+TEST_F(DamagedRows, NothingIsStoredInAFileThatWasRemoved) {
+  stored();
+  Database database = open();
+  std::filesystem::rename(path, path + ".old");
+  EXPECT_THAT(message_of([&] { database.add_trial(device(), problem(kSizes), kNest, trial(0.5)); }),
+              HasSubstr("was removed, renamed or replaced while it was in use"));
+  std::filesystem::rename(path + ".old", path);
+  EXPECT_EQ(database.add_trial(device(), problem(kSizes), kNest, trial(0.5)), 2);
+}
+
+TEST_F(DamagedRows, APathThatLooksLikeAUriIsAPath) {
+  const std::filesystem::path before = std::filesystem::current_path();
+  std::filesystem::current_path(folder.file(""));
+  const std::string name = "file:t.db?mode=memory";
+  Database::open(name, {.warn = warnings}).add_trial(device(), problem(kSizes), kNest, trial());
+  EXPECT_TRUE(std::filesystem::exists(folder.file(name)));
+  EXPECT_EQ(Database::open(name, {.read_only = true, .warn = warnings}).trial(1)->kernel->code, "code");
+  Database::open(name, {.warn = warnings}).backup("file:copy.db");
+  EXPECT_TRUE(std::filesystem::exists(folder.file("file:copy.db")));
+  std::filesystem::current_path(before);
+}
+
 TEST_F(DamagedRows, WhatACheckFoundIsNotStoredOfADamagedRecord) {
   stored();
   damage("UPDATE trial SET median_ms = 0.25");

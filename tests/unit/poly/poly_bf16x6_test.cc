@@ -270,6 +270,68 @@ TEST(Bf16x6, ResultsAreThoseOfF32) {
   }
 }
 
+Nest product_by_bf16(const std::string& mask = "") {
+  Nest nest = with_statement(f32_product({}, mask), "sum", [](Statement& sum) {
+    sum.value = read(0) * ScalarExpr::cast(ElementType::f32, read(1, ElementType::bf16));
+  });
+  for (Tensor& tensor : nest.tensors) {
+    if (tensor.name == "y") tensor.type = ElementType::bf16;
+  }
+  return nest;
+}
+
+TEST(Bf16x6, AProductByBf16IsFourOfParts) {
+  const Nest nest = in_parts(product_by_bf16());
+  validate(nest);
+  EXPECT_THAT(statement_names(nest),
+              ElementsAre("x_high", "x_middle", "x_low", "y_high", "y_low", "sums_chunks_init", "sums_chunks_sum",
+                          "sums_chunks_sum_2", "sums_chunks_sum_3", "sums_chunks_sum_4", "sums_product_init", "sums_product_sum",
+                          "init", "sum", "sums_kept_copied", "out"));
+  const Nest swapped = with_statement(product_by_bf16(), "sum", [](Statement& sum) {
+    sum.value = ScalarExpr::make(ScalarOp::mul, {sum.value.args()[1], sum.value.args()[0]});
+  });
+  EXPECT_EQ(matches(swapped), 1U);
+  const Nest halves = with_statement(product_by_bf16(), "sum", [](Statement& sum) {
+    sum.reads[0] = {"y", parse_map("[M, N, K] -> { sum[i, j, k] -> y[i, k] }", "test")};
+    sum.value = ScalarExpr::cast(ElementType::f32, read(0, ElementType::bf16)) *
+                ScalarExpr::cast(ElementType::f32, read(1, ElementType::bf16));
+  });
+  EXPECT_EQ(matches(halves), 0U) << "tensor cores take these as they are";
+}
+
+/// The nearest number of 8 bits; infinite beyond the largest.
+double as_bf16(double value) {
+  if (!std::isfinite(value) || value == 0) return value;
+  int exponent = 0;
+  const double mantissa = std::frexp(value, &exponent),
+               rounded = std::ldexp(std::nearbyint(std::ldexp(mantissa, 8)), exponent - 8);
+  return std::fabs(rounded) >= 0x1p128 ? std::copysign(std::numeric_limits<double>::infinity(), value) : rounded;
+}
+
+TEST(Bf16x6, ResultsByBf16AreThoseOfF32) {
+  const auto count = static_cast<std::int64_t>(2 * special_values().size());
+  for (const char* mask : {"", " and k <= i + 1"}) {
+    const Nest before = product_by_bf16(mask), after = in_parts(before);
+    const Sizes sizes{{"M", count}, {"N", count}, {"K", 67}};
+    samples::Memory expected;
+    for (std::int64_t row = 0; row < count; ++row) {
+      for (std::int64_t k = 0; k < 67; ++k) {
+        expected["x"][{row, k}] = special_value(row, k);
+        expected["y"][{row, k}] = as_bf16(special_value(row, k));
+      }
+    }
+    samples::Memory actual = expected;
+    Interpreter(before, sizes).run(expected);
+    Interpreter(after, sizes).run(actual);
+    for (const auto& [index, value] : expected.at("out")) {
+      double terms = 0;
+      for (std::int64_t k = 0; k < 67; ++k)
+        terms += std::fabs(expected.at("x").at({index[0], k}) * expected.at("y").at({index[1], k}));
+      expect_same(actual.at("out").at(index), value, terms, index);
+    }
+  }
+}
+
 /// Without direct sums: an infinite element has one infinite term.
 TEST(Bf16x6, SpecialValuesInPlaceAreThoseOfF32) {
   const auto count = static_cast<std::int64_t>(2 * special_values().size());

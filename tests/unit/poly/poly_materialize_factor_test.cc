@@ -68,7 +68,7 @@ TEST(MaterializeFactor, FactorsOfBothSidesGetTemporaries) {
   const Nest before = scaled_on_both_sides(ElementType::f16), nest = rule("materialize_factor").apply(before, {"sum"}).nest;
   validate(nest);
   EXPECT_EQ(nest.statement("out_factor").dims, (std::vector<std::string>{"i", "j"}));
-  EXPECT_EQ(nest.statement("out_factor_2").dims, (std::vector<std::string>{"d", "j"}));
+  EXPECT_EQ(nest.statement("out_factor_2").dims, (std::vector<std::string>{"j", "d"})) << "as the rows of v lie";
   EXPECT_EQ(nest.statement("sum").reads.size(), 2U);
   EXPECT_EQ(differences(before, nest, {{"Q", 2}, {"K", 3}, {"D", 2}}, 40), 0);
   EXPECT_TRUE(rule("materialize_factor").find(scaled_on_both_sides(ElementType::f32)).empty()) << "no product of 16 bits";

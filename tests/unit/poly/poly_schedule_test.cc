@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <isl/schedule.h>
 
+#include "poly/algebra/all_rules.h"
 #include "poly/nest/nest_json.h"
 #include "poly/schedule/order/loop_tree.h"
 #include "poly/schedule/schedule.h"
@@ -351,6 +352,16 @@ TEST(Step, every_step_has_help) {
     EXPECT_FALSE(help.arguments.empty()) << help.name;
     EXPECT_FALSE(help.help.empty()) << help.name;
   }
+}
+
+TEST(Step, rules_are_found_beside_sums_without_terms) {
+  Nest nest = samples::row_norm();
+  for (Statement& statement : nest.statements) {
+    if (statement.name == "variance_update") statement.domain = isl::set::empty(statement.domain.space());
+  }
+  const Schedule split = Schedule(nest).apply({"apply_rule", {"split_reduction", "variance_update", "k", "p", 3}});
+  EXPECT_TRUE(split.nest().statement("variance_update_part").domain.is_empty());
+  for (const Rule& rule : rules()) EXPECT_NO_THROW(rule.find(split.nest())) << rule.name;
 }
 
 }  // namespace

@@ -8,13 +8,16 @@
 #include "codegen/tile/analysis/op_shape.h"
 #include "codegen/tile/contraction.h"
 #include "codegen/tile/seldom_sum.h"
+#include "poly/algebra/values/factor_chain.h"
 #include "poly/algebra/values/nest_edit.h"
 #include "poly/nest/nest_sets.h"
 
 #include <algorithm>
 #include <array>
 #include <functional>
+#include <limits>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
@@ -275,21 +278,45 @@ double clocks_of_products(RuleVariants& variants, const std::set<std::string>& r
          points_between_kernels(variants, variant, fusion) * kElement / kBytes;
 }
 
-/// Are sums of products of chunks added up beside composites, as the scores of a softmax in f32 with long rows? Such have no place in one
-/// kernel, and in memory scores would cost more than products on lanes.
-bool adds_up_chunks_beside_composites(RuleVariants& variants, const std::set<std::string>& rules) {
+/// Tensors that the leading values of composites are computed from.
+std::set<std::string> tensors_before_composites(const Schedule& schedule) {
+  const Nest& nest = schedule.nest();
+  std::set<std::string> found;
+  std::vector<std::string> rest;
+  for (const Composite& composite : schedule.composites()) rest.push_back(nest.statement(composite.lead).write.tensor);
+  while (!rest.empty()) {
+    const std::string tensor = std::move(rest.back());
+    rest.pop_back();
+    if (!found.insert(tensor).second) continue;
+    for (const Statement* writer : writers_of(nest, tensor)) {
+      for (const Access& read : writer->reads) rest.push_back(read.tensor);
+    }
+  }
+  return found;
+}
+
+/// The rules without composites where these follow sums of products of chunks, as the logits of a softmax in f32: such have no place in one
+/// kernel. nullopt: sums have few chunks, as scores of attention, which cost more in memory than products on lanes.
+std::optional<std::set<std::string>> without_composites_beside_chunks(RuleVariants& variants, std::set<std::string> rules) {
+  constexpr double kManyChunks = 8;
   const RuleVariant& variant = variants.at({rules});
   const Nest& nest = variants.nest(variant);
   const auto is_product = [&](const std::string& tensor) {
     const std::vector<const Statement*> writers = writers_of(nest, tensor);
     return std::any_of(writers.begin(), writers.end(), [](const Statement* writer) { return multiplies_matrices(*writer); });
   };
-  const bool composites = std::any_of(variant.rules.begin(), variant.rules.end(),
-                                      [](const Step& step) { return makes_composites(step.args.at(0).get<std::string>()); });
-  return composites && std::any_of(nest.statements.begin(), nest.statements.end(), [&](const Statement& sum) {
-           return sum.reduction == ReductionOp::add && sum.value.op() == ScalarOp::read &&
-                  is_product(sum.reads[static_cast<std::size_t>(sum.value.ordinal())].tensor);
-         });
+  const std::set<std::string> before = tensors_before_composites(variants.base(variant));
+  double fewest = std::numeric_limits<double>::infinity();
+  for (const Statement& sum : nest.statements) {
+    const bool adds_up = before.contains(sum.write.tensor) && sum.reduction == ReductionOp::add &&
+                         sum.value.op() == ScalarOp::read &&
+                         is_product(sum.reads[static_cast<std::size_t>(sum.value.ordinal())].tensor);
+    if (adds_up) fewest = std::min(fewest, default_points(nest, sum, reduced_dims(sum)));
+  }
+  if (std::isinf(fewest)) return rules;
+  if (fewest < kManyChunks) return std::nullopt;
+  std::erase_if(rules, makes_composites);
+  return rules;
 }
 
 /// Does much less go through memory between kernels if `more` is fused, in fewer kernels, and do as many products have tensor cores? Tiles of
@@ -760,7 +787,9 @@ std::vector<std::set<std::string>> rules_for_products(RuleVariants& variants, st
     whole.insert(kZerosRule);
     if (products_on_lanes(variants, whole, limits) < products_on_lanes(variants, parts, limits) / 2) parts = std::move(whole);
   }
-  if (adds_up_chunks_beside_composites(variants, parts)) return choices;
+  const auto apart = without_composites_beside_chunks(variants, parts);
+  if (!apart) return choices;
+  parts = *apart;
   const double saved = products_on_lanes(variants, choices.front(), limits) - products_on_lanes(variants, parts, limits);
   if (saved >= kManyPoints) choices.insert(choices.begin(), parts);
   return choices;

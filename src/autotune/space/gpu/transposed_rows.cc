@@ -9,6 +9,8 @@
 #include <algorithm>
 #include <bit>
 #include <numeric>
+#include <set>
+#include <string>
 
 namespace nestor {
 namespace {
@@ -22,8 +24,10 @@ std::vector<int> common_axes_of(const FusionGroup& group, const LoopGroup& loop_
   return axes;
 }
 
-/// Notes what the statement reads across; false: it reads along several other axes, or writes along another one than those before it.
-bool add_statement(const FusionGroup& group, const LoopGroup& loop_group, const Statement& statement, TransposedRows& found) {
+/// Notes what the statement reads across, and in `along` what it reads otherwise; false: it reads along several other axes, or writes along
+/// another one than those before it.
+bool add_statement(const FusionGroup& group, const LoopGroup& loop_group, const Statement& statement, TransposedRows& found,
+                   std::set<std::string>& along) {
   const std::vector<int> written = common_axes_of(group, loop_group, statement.write);
   if (written.empty() || written.back() < 0 || (found.written >= 0 && found.written != written.back())) return false;
   found.written = written.back();
@@ -31,7 +35,10 @@ bool add_statement(const FusionGroup& group, const LoopGroup& loop_group, const 
     const std::vector<int> axes = common_axes_of(group, loop_group, read);
     const bool across = !axes.empty() && axes.back() >= 0 && axes.back() != found.written &&
                         std::find(axes.begin(), axes.end(), found.written) != axes.end();
-    if (!across) continue;
+    if (!across) {
+      along.insert(read.tensor);
+      continue;
+    }
     if (found.read >= 0 && found.read != axes.back()) return false;
     found.read = axes.back();
     if (std::find(found.tensors.begin(), found.tensors.end(), read.tensor) == found.tensors.end())
@@ -108,16 +115,19 @@ std::int64_t threads_of_sum(const NestStructure& structure, const FusionGroup& g
 
 std::optional<TransposedRows> transposed_rows(const Nest& nest, const NestStructure& structure, const FusionGroup& group) {
   TransposedRows found;
+  std::set<std::string> along;
   for (const int u : group.loop_groups) {
     const LoopGroup& loop_group = structure.loop_groups[static_cast<std::size_t>(u)];
     for (const std::string& name : loop_group.statements) {
       const Statement& statement = nest.statement(name);
-      if (statement.reduction || !add_statement(group, loop_group, statement, found)) return std::nullopt;
+      if (statement.reduction || !add_statement(group, loop_group, statement, found, along)) return std::nullopt;
       // What the group itself writes stays on chip as it is.
       if (std::find(found.tensors.begin(), found.tensors.end(), statement.write.tensor) != found.tensors.end())
         return std::nullopt;
     }
   }
+  // A block copies one part of a tensor, and no two: pairs (i, j) and (j, i) are read where they are.
+  std::erase_if(found.tensors, [&](const std::string& tensor) { return along.contains(tensor); });
   return found.read >= 0 ? std::optional(std::move(found)) : std::nullopt;
 }
 

@@ -73,7 +73,7 @@ class GroupFinder {
       }
       join_waiting(group, first, last, fusion_groups);
       first = last;
-      if (alike_) gather(group, first, fusion_groups);
+      alike_ ? gather(group, first, fusion_groups) : gather_sums(group, first);
       complete(group);
       fusion_groups.push_back(std::move(group));
     }
@@ -160,6 +160,47 @@ class GroupFinder {
       }
       place = end;
     }
+  }
+
+  /// Adds later sums over nothing but what the group has made, where they have its parallel loops: a kernel further back would go through all of
+  /// it once more.
+  void gather_sums(FusionGroup& group, int next) {
+    if (fusion_ == Fusion::none || multiplies(base_.nest(), structure_, group.loop_groups)) return;
+    for (int place = next; place < static_cast<int>(loop_groups_.size()); ++place) {
+      if (taken_[static_cast<std::size_t>(place)] || !sums_up(group, place)) continue;
+      std::vector<int> places{place};
+      for (int start = next; start < place; ++start) {
+        if (!taken_[static_cast<std::size_t>(start)] && writes_constants(start) && user_of(start, start + 1) == place)
+          places.insert(places.begin(), start);
+      }
+      FusionGroup more = group;
+      for (const int each : places) more.loop_groups.push_back(loop_groups_[static_cast<std::size_t>(each)]);
+      more.axes = common_axes(structure_, more.loop_groups, more.heaviest);
+      more.at_front = true;
+      if (more.axes.size() != group.axes.size() || !legal(more) || !keeps_parallel(more)) continue;
+      group = std::move(more);
+      for (const int each : places) taken_[static_cast<std::size_t>(each)] = true;
+    }
+  }
+
+  /// Are there sums at the place, no products of matrices, of what the group writes and of nothing else?
+  bool sums_up(const FusionGroup& group, int place) const {
+    const std::vector<std::string>& names = statements_at(place);
+    if (is_of_products(place)) return false;
+    return std::all_of(names.begin(), names.end(), [&](const std::string& name) {
+      const Statement& sum = base_.nest().statement(name);
+      return sum.reduction &&
+             std::all_of(sum.reads.begin(), sum.reads.end(), [&](const Access& read) { return writes(group, read.tensor); }) &&
+             !sum.reads.empty();
+    });
+  }
+
+  bool writes(const FusionGroup& group, const std::string& tensor) const {
+    return std::any_of(group.loop_groups.begin(), group.loop_groups.end(), [&](int u) {
+      const std::vector<std::string>& names = structure_.loop_groups[static_cast<std::size_t>(u)].statements;
+      return std::any_of(names.begin(), names.end(),
+                         [&](const std::string& name) { return base_.nest().statement(name).write.tensor == tensor; });
+    });
   }
 
   /// An accumulator that starts before what else stands between, such as parts, starts where it is added to: with that run.

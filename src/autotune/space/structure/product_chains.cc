@@ -4,9 +4,11 @@
 #include "autotune/space/structure/axes.h"
 #include "codegen/tile/contraction.h"
 #include "poly/algebra/values/nest_edit.h"
+#include "poly/algebra/values/polynomial.h"
 #include "poly/isl/isl_tools.h"
 
 #include <algorithm>
+#include <map>
 #include <optional>
 #include <set>
 #include <string>
@@ -17,9 +19,10 @@ namespace {
 
 /// A product of matrices in a loop group, by axes.
 struct Product {
-  std::string a_tensor, b_tensor;
+  std::string a_tensor, b_tensor, result;
   std::vector<int> a, b, written;  ///< that the operands and the result follow
   std::set<int> reduced;
+  bool of_parts = false;  ///< one of several that one statement adds up
 
   bool is_of_rows(int axis) const { return has(a, axis) != has(b, axis) && has(written, axis); }
 };
@@ -93,8 +96,9 @@ class Stages {
       const auto product = unscaled_contraction_of(statement);
       const Access &a = statement.reads[static_cast<std::size_t>(product->a)],
                    &b = statement.reads[static_cast<std::size_t>(product->b)];
-      result.products.push_back({a.tensor, b.tensor, followed_axes(loop_group, a), followed_axes(loop_group, b),
-                                 followed_axes(loop_group, statement.write), std::move(reduced)});
+      result.products.push_back({a.tensor, b.tensor, statement.write.tensor, followed_axes(loop_group, a),
+                                 followed_axes(loop_group, b), followed_axes(loop_group, statement.write), std::move(reduced),
+                                 unscaled_contractions_of(statement).size() > 1});
     }
     return result;
   }
@@ -141,7 +145,26 @@ class Stages {
         results.insert(member.written.begin(), member.written.end());
     }
     const auto is_common = [&](int axis) { return axis < 0 || has(common, axis); };
-    return streamed.size() == 1 && !rows.empty() && std::all_of(of_all->begin(), of_all->end(), is_common);
+    return streamed.size() == 1 && !rows.empty() && std::all_of(of_all->begin(), of_all->end(), is_common) &&
+           !has_wider_products(first, last, *streamed.begin());
+  }
+
+  /// Among products along the axis that have operands of 16 bits, are there others that have none, or parts of such? Those would keep all of them
+  /// from tensor cores, or take their registers.
+  bool has_wider_products(std::size_t first, std::size_t last, int axis) const {
+    std::map<std::string, int> sums;  // products, by result
+    const auto narrow = [&](const Product& product) {
+      return is_half(nest_.tensor(product.a_tensor).type) || is_half(nest_.tensor(product.b_tensor).type);
+    };
+    bool any = false, wider = false;
+    for (std::size_t k = first; k < last; ++k) {
+      for (const Product& product : members_[k].products) {
+        const bool along = has(product.written, axis) || product.reduced.contains(axis);
+        any = any || (along && narrow(product));
+        wider = wider || (!along && (!narrow(product) || product.of_parts || ++sums[product.result] > 1));
+      }
+    }
+    return any && wider;
   }
 
   /// Are the columns of all products among the members reduced along one axis, so that nothing along it leaves, and rows are theirs in common? Then

@@ -100,7 +100,10 @@ class Mover {
   Mover(TileTree body, TileProgram& program) : body_(std::move(body)), program_(program) {}
 
   TileTree run() {
-    for_each_op(program_.root, [&](const TileOp& op, bool) { count(op, uses_); });
+    for_each_op(program_.root, [&](const TileOp& op, bool) {
+      count(op, uses_);
+      names_.insert(op.name);
+    });
     body_ = simplified(body_);
     move_all(false);
     for_each_op(body_, [&](const TileOp& op, bool) { count(op, kernel_); });
@@ -158,6 +161,11 @@ class Mover {
         !std::all_of(touches.begin(), touches.end(), [&](const OpAccess& touch) { return fits(touch, first, *places); }))
       return;
     const TileOp start = *first.op;
+    if (stores_sum(start, touches)) {
+      body_ = moved(without(body_, first.op), buffer, start.reads[0].buffer);
+      if (used_elsewhere) stores.push_back(make_op(start));
+      return;
+    }
     const int scratch = add_scratch(buffer, start, *places);
     const TileAccess place = start.write;
     body_ = moved(body_, buffer, scratch);
@@ -173,6 +181,24 @@ class Mover {
     store.reads = {element(start, place, scratch)};
     store.value = ScalarExpr::read(0, program_.buffers[buffer].type);
     stores.push_back(make_op(std::move(store)));
+  }
+
+  /// Does the op store what a loop has added up in registers (promote_to_registers), for readers alone? These read it where it is.
+  bool stores_sum(const TileOp& op, const std::vector<OpAccess>& touches) const {
+    const bool added = op.kind == OpKind::copy && op.reads.size() == 1 && !op.guard.defined() && !names_.contains(op.name);
+    if (!added || uses_.contains(op.reads[0].buffer) || program_.buffers[op.reads[0].buffer].memory != Memory::scratch)
+      return false;
+    const std::vector<IntExpr>&sum = op.reads[0].index, own = element(op, op.write, op.reads[0].buffer).index;
+    const auto same = [](const IntExpr& a, const IntExpr& b) { return affine_of(a) == affine_of(b); };
+    return std::equal(sum.begin(), sum.end(), own.begin(), own.end(), same) &&
+           std::count_if(touches.begin(), touches.end(), [](const OpAccess& touch) { return touch.writes; }) == 1;
+  }
+
+  static TileTree without(const TileTree& tree, const TileOp* op) {
+    auto result = std::make_shared<TileNode>(*tree);
+    std::erase_if(result->children, [&](const TileTree& child) { return &child->op == op; });
+    for (TileTree& child : result->children) child = without(child, op);
+    return result;
   }
 
   /// Does the guard, if any, say which elements the op writes? Then others have no value, and stay as they are.
@@ -242,6 +268,7 @@ class Mover {
 
   TileTree body_;
   TileProgram& program_;
+  std::set<std::string> names_;             ///< of the program's ops
   std::map<int, int> uses_, kernel_, own_;  ///< by buffer: accesses in the program, in the block and in the part of it at hand
 };
 

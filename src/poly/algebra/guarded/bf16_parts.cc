@@ -45,10 +45,11 @@ bool adds_up_chunk(const Nest& nest, const Statement& sum) {
          });
 }
 
-/// Terms of a sum of products, where sizes have their defaults, that a kernel may hold whole rows of.
-constexpr double kRowTerms = 512;
 /// Terms along the innermost of several dims that fill an instruction of tensor cores, where sizes have their defaults.
 constexpr double kFewestTerms = 16;
+
+/// Terms of a sum of products, where sizes have their defaults, that a kernel may hold whole rows of.
+constexpr double kRowTerms = 512;
 
 /// How often an element of the operand is multiplied: along dims of the result that it does not follow. Of dims of unknown extents: often.
 std::int64_t uses(const Nest& nest, const Statement& sum, std::size_t operand) {
@@ -143,6 +144,12 @@ bool comes_from_products(const Nest& nest, const std::string& tensor) {
     }
   }
   return false;
+}
+
+bool comes_from_matrix_products(const Nest& nest, const std::string& tensor) {
+  return come_from_matrix_products(nest, {tensor}, [&](const Statement& sum) {
+    return !adds_up_chunk(nest, sum) && default_points(nest, sum, reduced_dims(sum)) <= kRowTerms;
+  });
 }
 
 bool is_sum_of_products(const Nest& nest, const std::string& tensor) {

@@ -18,6 +18,9 @@ using OrdinalPair = std::pair<std::size_t, std::size_t>;
 /// Is the tensor computed, elementwise at last, from a sum of few products? Its parts belong where it is.
 bool comes_from_products(const Nest& nest, const std::string& tensor);
 
+/// Do sums of few products of rows by columns enter what the tensor is computed from? Kernels may have it in registers.
+bool comes_from_matrix_products(const Nest& nest, const std::string& tensor);
+
 /// Does the temporary hold long sums of products, as they are added up? Nothing says that such may be rounded. Short ones may stay in registers of
 /// a kernel, which multiplies halves of them.
 bool is_long_sum_of_products(const Nest& nest, const std::string& tensor);

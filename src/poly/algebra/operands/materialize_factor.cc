@@ -18,12 +18,14 @@
 #include <isl/set.h>
 
 #include <algorithm>
+#include <map>
 #include <optional>
 #include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "poly/algebra/operands/half_products.h"
 #include "poly/algebra/operands/whole_dims.h"
 #include "poly/algebra/rules/rule_list.h"
 #include "poly/algebra/values/builders.h"
@@ -146,13 +148,28 @@ bool serves_many(const Nest& nest, const Statement& statement, const ScalarExpr&
   return default_points(nest, statement, others) >= kFewestUses;
 }
 
+/// Do no products of matrices enter what the value reads? Then it is computed before the sum in any case, and no kernel has it in registers.
+bool is_free_of_products(const Nest& nest, const Statement& statement, const ScalarExpr& value) {
+  std::set<std::string> read;
+  value.visit([&](const ScalarExpr& node) {
+    if (node.op() == ScalarOp::read) read.insert(statement.reads[static_cast<std::size_t>(node.ordinal())].tensor);
+  });
+  return !come_from_matrix_products(nest, read, [](const Statement&) { return true; });
+}
+
+/// May the value, of f32 tensors, get a temporary? What is made of other temporaries in full must serve many results.
+bool may_be_stored(const Nest& nest, const Statement& statement, const ScalarExpr& value) {
+  return reads_inputs_and_few(nest, statement, value) ||
+         (serves_many(nest, statement, value) && is_free_of_products(nest, statement, value));
+}
+
 /// Are both factors made of inputs, and of values of rows or columns? Each gets a temporary then. Those of f32 serve many results.
 bool made_of_inputs(const Nest& nest, const Statement& statement) {
   const std::vector<ScalarExpr>& args = statement.value.args();
   return std::all_of(args.begin(), args.end(), [&](const ScalarExpr& arg) {
     bool halves = false;
     arg.visit([&](const ScalarExpr& node) { halves = halves || (node.op() == ScalarOp::read && is_half(node.type())); });
-    return (halves || serves_many(nest, statement, arg)) && reads_inputs_and_few(nest, statement, arg);
+    return (halves || serves_many(nest, statement, arg)) && may_be_stored(nest, statement, arg);
   });
 }
 
@@ -160,7 +177,7 @@ bool made_of_inputs(const Nest& nest, const Statement& statement) {
 std::optional<Split> split_of(const Nest& nest, const Statement& statement, std::string& why) {
   const char* const many =
       "its factor is made of temporaries, which may be many: those of f32 tensors are made of inputs, and of values of rows or "
-      "columns";
+      "columns, or serve 64 results and come from no product of matrices";
   if (chooses_function(nest, statement)) {
     why = many;
     return reads_inputs_and_few(nest, statement, statement.value.args()[1]) ? split_between(nest, statement, 1, 0, why)
@@ -179,7 +196,7 @@ std::optional<Split> split_of(const Nest& nest, const Statement& statement, std:
   if (args[factor].type() != ElementType::f32) return std::nullopt;
   why = many;
   const bool half = is_half(strip_exact_casts(args[1 - factor]).type());
-  if (!half && !reads_inputs_and_few(nest, statement, args[factor])) return std::nullopt;
+  if (!half && !may_be_stored(nest, statement, args[factor])) return std::nullopt;
   return split_between(nest, statement, factor, 1 - factor, why);
 }
 
@@ -254,9 +271,30 @@ Tensor tensor_over(const Nest& nest, const Statement& factor) {
   return tensor;
 }
 
+/// The dims that the factor follows. Last is the one that the last index of most reads follows: what lies side by side stays so.
+std::vector<int> dims_along_rows(const Statement& sum, const Split& split) {
+  std::map<int, int> rows;  // reads, by dim
+  sum.value.args()[split.factor].visit([&](const ScalarExpr& expr) {
+    if (expr.op() != ScalarOp::read) return;
+    const std::vector<isl::pw_aff> indices =
+        functions_on(sum.reads[static_cast<std::size_t>(expr.ordinal())].relation, sum.domain);
+    for (const int dim : split.dims) {
+      const bool follows = !indices.empty() && isl_pw_aff_involves_dims(indices.back().get(), isl_dim_in,
+                                                                        static_cast<unsigned>(dim), 1) == isl_bool_true;
+      if (follows) ++rows[dim];
+    }
+  });
+  std::vector<int> dims = split.dims;
+  const auto fewer = [&](int a, int b) { return rows[a] < rows[b]; };
+  // Of several the last one, as it was.
+  const auto last = std::max_element(dims.rbegin(), dims.rend(), fewer);
+  std::rotate(last.base() - 1, last.base(), dims.end());
+  return dims;
+}
+
 /// The same over the dims that it follows. It is the same at all points that have one image: the first of them will do.
 std::pair<Statement, isl::map> over_own_dims(const Statement& sum, const Split& split, const std::string& tensor) {
-  const DimsView view(sum, split.dims);
+  const DimsView view(sum, dims_along_rows(sum, split));
   Statement factor = view.over(tensor);
   factor.write = {tensor, isl::manage(isl_set_identity(factor.domain.copy()))};
   factor.value = import_value(factor, sum, view.to_statement(factor), sum.value.args()[split.factor]);

@@ -5,6 +5,7 @@
 
 #include "poly/algebra/all_rules.h"
 #include "poly/algebra/reprove.h"
+#include "poly/algebra/values/nest_edit.h"
 #include "poly/nest/nest_sets.h"
 #include "poly/schedule/steps/editor.h"
 #include "support/error.h"
@@ -32,6 +33,17 @@ std::string objection_to_form(const Nest& nest, const Nest* valid = nullptr) {
   }
 }
 
+/// What is left of an access within a domain without points may be no function, and has no points, either.
+void empty_accesses_of_empty_domains(Nest& nest) {
+  for (Statement& statement : nest.statements) {
+    const isl::set domain = domain_in(nest, statement);
+    if (!domain.is_empty()) continue;
+    const auto empty = [&](Access& access) { access.relation = access.relation.intersect_domain(domain); };
+    empty(statement.write);
+    std::for_each(statement.reads.begin(), statement.reads.end(), empty);
+  }
+}
+
 }  // namespace
 
 void ScheduleEditor::apply_rule() {
@@ -49,6 +61,7 @@ void ScheduleEditor::apply_rule() {
   std::vector<Composite> composites;
   with_isl_budget("step `" + describe(step_) + "`", [&] {
     found = applied.apply(facts.nest, target);
+    empty_accesses_of_empty_domains(found->nest);
     composites = merged(facts.composites, found->composites, found->nest);
   });
   RuleResult& result = *found;
