@@ -80,8 +80,16 @@ std::optional<std::vector<IndexOrigin>> places_of(const OpAccess& touch) {
   return places;
 }
 
+/// Is `a` at most `b` at all sizes, which are positive?
+bool at_most(const IntExpr& a, const IntExpr& b, const std::vector<std::string>& sizes) {
+  const Affine more = affine_of(b - a);
+  return more.constant >= 0 && std::all_of(more.terms.begin(), more.terms.end(), [&](const auto& term) {
+           return term.second >= 0 && std::find(sizes.begin(), sizes.end(), term.first) != sizes.end();
+         });
+}
+
 /// Are the values of `dim` among those of `all`, whose bounds follow variables of another op? `named`: what they are in the dim's.
-bool within(const OpDim& dim, OpDim all, const std::map<std::string, std::string>& named) {
+bool within(const OpDim& dim, OpDim all, const std::map<std::string, std::string>& named, const std::vector<std::string>& sizes) {
   for (const auto& [theirs, own] : named) {
     all.lower = all.lower.substitute(theirs, IntExpr::variable(own));
     all.upper = all.upper.substitute(theirs, IntExpr::variable(own));
@@ -91,7 +99,7 @@ bool within(const OpDim& dim, OpDim all, const std::map<std::string, std::string
   split_terms(dim.upper, IntOp::min, uppers);
   split_terms(all.upper, IntOp::min, wanted);
   return std::all_of(wanted.begin(), wanted.end(), [&](const IntExpr& want) {
-    return std::any_of(uppers.begin(), uppers.end(), [&](const IntExpr& has) { return affine_of(has) == affine_of(want); });
+    return std::any_of(uppers.begin(), uppers.end(), [&](const IntExpr& has) { return at_most(has, want, sizes); });
   });
 }
 
@@ -211,7 +219,7 @@ class Mover {
   }
 
   /// Does the access stay among the elements that `first` writes?
-  static bool fits(const OpAccess& touch, const OpAccess& first, const std::vector<IndexOrigin>& all) {
+  bool fits(const OpAccess& touch, const OpAccess& first, const std::vector<IndexOrigin>& all) const {
     const auto places = places_of(touch);
     if (!places || touch.in_loop < first.in_loop) return false;
     std::map<std::string, std::string> named;  // dims of the first op by the touch's
@@ -225,7 +233,7 @@ class Mover {
       if (own.dim < 0) continue;
       const OpDim& dim = touch.op->dims[own.dim];
       const OpDim& start = first.op->dims[written.dim];
-      if (!extent_bound(start) || !within(dim, start, named)) return false;
+      if (!extent_bound(start) || !within(dim, start, named, program_.sizes)) return false;
     }
     return true;
   }
