@@ -301,16 +301,10 @@ std::optional<std::set<std::string>> without_composites_beside_chunks(RuleVarian
   constexpr double kManyChunks = 8;
   const RuleVariant& variant = variants.at({rules});
   const Nest& nest = variants.nest(variant);
-  const auto is_product = [&](const std::string& tensor) {
-    const std::vector<const Statement*> writers = writers_of(nest, tensor);
-    return std::any_of(writers.begin(), writers.end(), [](const Statement* writer) { return multiplies_matrices(*writer); });
-  };
   const std::set<std::string> before = tensors_before_composites(variants.base(variant));
   double fewest = std::numeric_limits<double>::infinity();
   for (const Statement& sum : nest.statements) {
-    const bool adds_up = before.contains(sum.write.tensor) && sum.reduction == ReductionOp::add &&
-                         sum.value.op() == ScalarOp::read &&
-                         is_product(sum.reads[static_cast<std::size_t>(sum.value.ordinal())].tensor);
+    const bool adds_up = before.contains(sum.write.tensor) && adds_up_products(nest, sum);
     if (adds_up) fewest = std::min(fewest, default_points(nest, sum, reduced_dims(sum)));
   }
   if (std::isinf(fewest)) return rules;

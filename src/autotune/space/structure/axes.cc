@@ -335,6 +335,13 @@ bool multiplies_windows(const Statement& statement) {
   });
 }
 
+bool adds_up_products(const Nest& nest, const Statement& statement) {
+  if (statement.reduction != ReductionOp::add || statement.value.op() != ScalarOp::read) return false;
+  const std::vector<const Statement*> writers =
+      writers_of(nest, statement.reads[static_cast<std::size_t>(statement.value.ordinal())].tensor);
+  return std::any_of(writers.begin(), writers.end(), [](const Statement* writer) { return multiplies_matrices(*writer); });
+}
+
 bool multiplies(const Nest& nest) { return std::any_of(nest.statements.begin(), nest.statements.end(), multiplies_matrices); }
 
 bool multiplies(const Nest& nest, const NestStructure& structure, const std::vector<int>& loop_groups) {

@@ -46,6 +46,8 @@ bool multiplies_matrices(const Statement& statement);
 /// The same where rows or columns may also move with a sum of dims, as keys of a window do.
 bool multiplies_windows(const Statement& statement);
 /// Whether the nest, or one of the loop groups, has such a statement.
+/// Does the statement add up what products of matrices come to, as of chunks of terms (rule bf16x6)?
+bool adds_up_products(const Nest& nest, const Statement& statement);
 bool multiplies(const Nest& nest);
 bool multiplies(const Nest& nest, const NestStructure& structure, const std::vector<int>& loop_groups);
 

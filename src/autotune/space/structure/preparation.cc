@@ -239,19 +239,12 @@ std::vector<FusionGroup> groups_before(const Schedule& base, const NestStructure
   return rows.size() < careful.size() && std::all_of(rows.begin(), rows.end(), are_rows) ? rows : careful;
 }
 
-/// Are products of chunks of terms added up among the loop groups (rule bf16x6)? Both belong in one kernel.
+/// Are products of chunks of terms added up among the loop groups? Both belong in one kernel.
 bool adds_up_chunks(const Nest& nest, const NestStructure& structure, const std::vector<int>& loop_groups) {
-  const auto is_of_products = [&](const std::string& tensor) {
-    const std::vector<const Statement*> writers = writers_of(nest, tensor);
-    return std::any_of(writers.begin(), writers.end(), [](const Statement* writer) { return multiplies_matrices(*writer); });
-  };
   return std::any_of(loop_groups.begin(), loop_groups.end(), [&](int u) {
     const std::vector<std::string>& names = structure.loop_groups[static_cast<std::size_t>(u)].statements;
-    return std::any_of(names.begin(), names.end(), [&](const std::string& name) {
-      const Statement& sum = nest.statement(name);
-      return sum.reduction == ReductionOp::add && sum.value.op() == ScalarOp::read &&
-             is_of_products(sum.reads[static_cast<std::size_t>(sum.value.ordinal())].tensor);
-    });
+    return std::any_of(names.begin(), names.end(),
+                       [&](const std::string& name) { return adds_up_products(nest, nest.statement(name)); });
   });
 }
 
