@@ -16,15 +16,9 @@
 namespace nestor::proof {
 namespace {
 
-/// { [first `depth` loops] } of the run's points.
-isl::set iterations(const Run& run, std::size_t depth) {
-  const auto kept = static_cast<unsigned>(depth), dims = static_cast<unsigned>(isl_set_dim(run.executed.get(), isl_dim_set));
-  return isl::manage(isl_set_project_out(run.executed.copy(), isl_dim_set, kept, dims - kept));
-}
-
 /// Do both share the first `depth` loops, and an iteration of them? Parts of a specialised loop have none in common.
 bool meet(const Run& a, const Run& b, std::size_t depth) {
-  return shared_loops(a, b) >= depth && !iterations(a, depth).is_disjoint(iterations(b, depth));
+  return shared_loops(a, b) >= depth && !with_first_dims(a.executed, depth).is_disjoint(with_first_dims(b.executed, depth));
 }
 
 bool same_place_in_time(const Run& a, const Run& b) { return a.depth() == b.depth() && meet(a, b, a.depth()); }

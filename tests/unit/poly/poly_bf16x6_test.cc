@@ -2,6 +2,7 @@
 #include "poly/algebra/all_rules.h"
 #include "poly/algebra/values/nest_edit.h"
 #include "poly/isl/isl_tools.h"
+#include "support/element_codec.h"
 #include "support/nests/apply_steps.h"
 #include "support/nests/nest_interpreter.h"
 #include "support/nests/operand_nests.h"
@@ -249,25 +250,32 @@ void expect_same(double got, double value, double magnitude, const std::vector<s
   }
 }
 
-TEST(Bf16x6, ResultsAreThoseOfF32) {
+/// The rule's result beside the definition's, with rows of special values, those of y rounded to its type.
+void expect_results_of_f32(const Nest& before, ElementType of_y) {
   const auto count = static_cast<std::int64_t>(2 * special_values().size());
-  for (const char* mask : {"", " and k <= i + 1"}) {
-    const Nest before = f32_product({}, mask), after = in_parts(before);
-    const Sizes sizes{{"M", count}, {"N", count}, {"K", 67}};
-    samples::Memory expected;
-    for (std::int64_t row = 0; row < count; ++row) {
-      for (std::int64_t k = 0; k < 67; ++k) expected["x"][{row, k}] = expected["y"][{row, k}] = special_value(row, k);
-    }
-    samples::Memory actual = expected;
-    Interpreter(before, sizes).run(expected);
-    Interpreter(after, sizes).run(actual);
-    for (const auto& [index, value] : expected.at("out")) {
-      double terms = 0;
-      for (std::int64_t k = 0; k < 67; ++k)
-        terms += std::fabs(expected.at("x").at({index[0], k}) * expected.at("y").at({index[1], k}));
-      expect_same(actual.at("out").at(index), value, terms, index);
+  const Nest after = in_parts(before);
+  const Sizes sizes{{"M", count}, {"N", count}, {"K", 67}};
+  samples::Memory expected;
+  for (std::int64_t row = 0; row < count; ++row) {
+    for (std::int64_t k = 0; k < 67; ++k) {
+      const double value = special_value(row, k);
+      expected["x"][{row, k}] = value;
+      expected["y"][{row, k}] = of_y == ElementType::f32 ? value : round_to(of_y, value);
     }
   }
+  samples::Memory actual = expected;
+  Interpreter(before, sizes).run(expected);
+  Interpreter(after, sizes).run(actual);
+  for (const auto& [index, value] : expected.at("out")) {
+    double terms = 0;
+    for (std::int64_t k = 0; k < 67; ++k)
+      terms += std::fabs(expected.at("x").at({index[0], k}) * expected.at("y").at({index[1], k}));
+    expect_same(actual.at("out").at(index), value, terms, index);
+  }
+}
+
+TEST(Bf16x6, ResultsAreThoseOfF32) {
+  for (const char* mask : {"", " and k <= i + 1"}) expect_results_of_f32(f32_product({}, mask), ElementType::f32);
 }
 
 Nest product_by_bf16(const std::string& mask = "") {
@@ -299,37 +307,8 @@ TEST(Bf16x6, AProductByBf16IsFourOfParts) {
   EXPECT_EQ(matches(halves), 0U) << "tensor cores take these as they are";
 }
 
-/// The nearest number of 8 bits; infinite beyond the largest.
-double as_bf16(double value) {
-  if (!std::isfinite(value) || value == 0) return value;
-  int exponent = 0;
-  const double mantissa = std::frexp(value, &exponent),
-               rounded = std::ldexp(std::nearbyint(std::ldexp(mantissa, 8)), exponent - 8);
-  return std::fabs(rounded) >= 0x1p128 ? std::copysign(std::numeric_limits<double>::infinity(), value) : rounded;
-}
-
 TEST(Bf16x6, ResultsByBf16AreThoseOfF32) {
-  const auto count = static_cast<std::int64_t>(2 * special_values().size());
-  for (const char* mask : {"", " and k <= i + 1"}) {
-    const Nest before = product_by_bf16(mask), after = in_parts(before);
-    const Sizes sizes{{"M", count}, {"N", count}, {"K", 67}};
-    samples::Memory expected;
-    for (std::int64_t row = 0; row < count; ++row) {
-      for (std::int64_t k = 0; k < 67; ++k) {
-        expected["x"][{row, k}] = special_value(row, k);
-        expected["y"][{row, k}] = as_bf16(special_value(row, k));
-      }
-    }
-    samples::Memory actual = expected;
-    Interpreter(before, sizes).run(expected);
-    Interpreter(after, sizes).run(actual);
-    for (const auto& [index, value] : expected.at("out")) {
-      double terms = 0;
-      for (std::int64_t k = 0; k < 67; ++k)
-        terms += std::fabs(expected.at("x").at({index[0], k}) * expected.at("y").at({index[1], k}));
-      expect_same(actual.at("out").at(index), value, terms, index);
-    }
-  }
+  for (const char* mask : {"", " and k <= i + 1"}) expect_results_of_f32(product_by_bf16(mask), ElementType::bf16);
 }
 
 /// Without direct sums: an infinite element has one infinite term.

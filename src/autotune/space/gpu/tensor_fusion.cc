@@ -280,18 +280,9 @@ double clocks_of_products(RuleVariants& variants, const std::set<std::string>& r
 
 /// Tensors that the leading values of composites are computed from.
 std::set<std::string> tensors_before_composites(const Schedule& schedule) {
-  const Nest& nest = schedule.nest();
-  std::set<std::string> found;
-  std::vector<std::string> rest;
-  for (const Composite& composite : schedule.composites()) rest.push_back(nest.statement(composite.lead).write.tensor);
-  while (!rest.empty()) {
-    const std::string tensor = std::move(rest.back());
-    rest.pop_back();
-    if (!found.insert(tensor).second) continue;
-    for (const Statement* writer : writers_of(nest, tensor)) {
-      for (const Access& read : writer->reads) rest.push_back(read.tensor);
-    }
-  }
+  std::set<std::string> leads, found;
+  for (const Composite& composite : schedule.composites()) leads.insert(schedule.nest().statement(composite.lead).write.tensor);
+  for (const Statement* statement : statements_behind(schedule.nest(), leads)) found.insert(statement->write.tensor);
   return found;
 }
 

@@ -8,7 +8,6 @@
 #include "poly/isl/isl_tools.h"
 
 #include <algorithm>
-#include <map>
 #include <optional>
 #include <set>
 #include <string>
@@ -152,7 +151,7 @@ class Stages {
   /// Among products along the axis that have operands of 16 bits, are there others that have none, or parts of such? Those would keep all of them
   /// from tensor cores, or take their registers.
   bool has_wider_products(std::size_t first, std::size_t last, int axis) const {
-    std::map<std::string, int> sums;  // products, by result
+    std::set<std::string> sums;
     const auto narrow = [&](const Product& product) {
       return is_half(nest_.tensor(product.a_tensor).type) || is_half(nest_.tensor(product.b_tensor).type);
     };
@@ -161,7 +160,7 @@ class Stages {
       for (const Product& product : members_[k].products) {
         const bool along = has(product.written, axis) || product.reduced.contains(axis);
         any = any || (along && narrow(product));
-        wider = wider || (!along && (!narrow(product) || product.of_parts || ++sums[product.result] > 1));
+        wider = wider || (!along && (!narrow(product) || product.of_parts || !sums.insert(product.result).second));
       }
     }
     return any && wider;

@@ -269,4 +269,10 @@ isl::map with_first_dims(const isl::map& relation, std::size_t depth) {
   return isl::manage(isl_map_project_out(relation.copy(), isl_dim_in, kept, dims - kept));
 }
 
+isl::set with_first_dims(const isl::set& points, std::size_t depth) {
+  const auto dims = static_cast<unsigned>(isl_set_dim(points.get(), isl_dim_set));
+  const auto kept = static_cast<unsigned>(depth);
+  return isl::manage(isl_set_project_out(points.copy(), isl_dim_set, kept, dims - kept));
+}
+
 }  // namespace nestor::proof

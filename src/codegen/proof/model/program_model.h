@@ -80,5 +80,7 @@ isl::map with_equal_loops(const isl::map& pairs, std::size_t depth);
 
 /// { [first `depth` dims] -> range } of a relation { [dims] -> range }.
 isl::map with_first_dims(const isl::map& relation, std::size_t depth);
+/// { [first `depth` dims] } of a set { [dims] }.
+isl::set with_first_dims(const isl::set& points, std::size_t depth);
 
 }  // namespace nestor::proof

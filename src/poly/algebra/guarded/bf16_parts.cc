@@ -125,31 +125,22 @@ std::string known_part(SumEdit& edit, const Statement& store) {
   return found == nest.statements.end() ? "" : found->write.tensor;
 }
 
+/// Do sums of few such products enter what the tensor is computed from? Parts of longer sums are none.
+bool has_short_sum_behind(const Nest& nest, const std::string& tensor, bool (*is_product)(const Statement&)) {
+  const std::vector<const Statement*> behind = statements_behind(nest, {tensor});
+  return std::any_of(behind.begin(), behind.end(), [&](const Statement* sum) {
+    return is_product(*sum) && !adds_up_chunk(nest, *sum) && default_points(nest, *sum, reduced_dims(*sum)) <= kRowTerms;
+  });
+}
+
 }  // namespace
 
 bool comes_from_products(const Nest& nest, const std::string& tensor) {
-  if (!is_elementwise_temporary(nest, tensor)) return false;
-  std::set<std::string> seen{tensor};
-  std::vector<std::string> rest{tensor};
-  while (!rest.empty()) {
-    const std::vector<const Statement*> writers = writers_of(nest, rest.back());
-    rest.pop_back();
-    for (const Statement* writer : writers) {
-      if (multiplies(*writer) && !adds_up_chunk(nest, *writer) &&
-          default_points(nest, *writer, reduced_dims(*writer)) <= kRowTerms)
-        return true;
-      for (const Access& read : writer->reads) {
-        if (seen.insert(read.tensor).second) rest.push_back(read.tensor);
-      }
-    }
-  }
-  return false;
+  return is_elementwise_temporary(nest, tensor) && has_short_sum_behind(nest, tensor, multiplies);
 }
 
 bool comes_from_matrix_products(const Nest& nest, const std::string& tensor) {
-  return come_from_matrix_products(nest, {tensor}, [&](const Statement& sum) {
-    return !adds_up_chunk(nest, sum) && default_points(nest, sum, reduced_dims(sum)) <= kRowTerms;
-  });
+  return has_short_sum_behind(nest, tensor, multiplies_own_dims);
 }
 
 bool is_sum_of_products(const Nest& nest, const std::string& tensor) {

@@ -5,7 +5,7 @@
 // Rewrite    a_0 = bf16(a), a_1 = bf16(a - a_0), a_2 = bf16(a - a_0 - a_1), and b alike. Of an infinite a they are its sign, 0 and a; of NaN the
 //            first and the last are NaN. a_0 of what is beyond the largest of bf16 is that. With
 //            p(a, b) = a_1 b_1 + a_0 b_2 + a_2 b_0 + a_0 b_1 + a_1 b_0 + a_0 b_0, in this order:
-//            or p(a, b) = a_2 b_0 + a_1 b_0 + a_0 b_2 + a_0 b_0 where b has 8 bits itself,
+//            or p(a, b) = a_2 b_0 + a_1 b_0 + a_0 b_1 + a_0 b_0 where b has 8 bits itself, and b_1 is what is infinite or NaN alone,
 //            in place: r_e = sum over k of p(a, b), where r_e has 64 terms at most, or terms along several dims, or 2^13 terms at least for 2^16
 //            results at most, or a or b, of two tensors, comes from another sum of products;
 //            else terms come in chunks o of 64: s_eo = sum over k in o of p(a, b), and P_e = sum over o of s_eo. t_e starts from P_e where

@@ -74,28 +74,11 @@ bool follows_own_dim(const Statement& sum, std::size_t operand, std::size_t othe
   return false;
 }
 
-bool come_from_matrix_products(const Nest& nest, std::set<std::string> tensors,
-                               const std::function<bool(const Statement&)>& counts) {
-  const auto is_product = [&](const Statement& sum) {
-    if (sum.reduction != ReductionOp::add || sum.value.op() != ScalarOp::mul) return false;
-    const auto own = [&](std::size_t a, std::size_t b) {
-      return a != b && follows_own_dim(sum, a, b) && follows_own_dim(sum, b, a);
-    };
-    bool found = false;
-    for (std::size_t a = 0; a < sum.reads.size() && !found; ++a) {
-      for (std::size_t b = 0; b < a; ++b) found = found || own(a, b);
-    }
-    return found && counts(sum);
-  };
-  std::vector<std::string> rest(tensors.begin(), tensors.end());
-  while (!rest.empty()) {
-    const std::vector<const Statement*> writers = writers_of(nest, rest.back());
-    rest.pop_back();
-    for (const Statement* writer : writers) {
-      if (is_product(*writer)) return true;
-      for (const Access& read : writer->reads) {
-        if (tensors.insert(read.tensor).second) rest.push_back(read.tensor);
-      }
+bool multiplies_own_dims(const Statement& statement) {
+  if (statement.reduction != ReductionOp::add || statement.value.op() != ScalarOp::mul) return false;
+  for (std::size_t a = 0; a < statement.reads.size(); ++a) {
+    for (std::size_t b = 0; b < a; ++b) {
+      if (follows_own_dim(statement, a, b) && follows_own_dim(statement, b, a)) return true;
     }
   }
   return false;

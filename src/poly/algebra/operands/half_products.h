@@ -5,11 +5,9 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <map>
 #include <optional>
 #include <set>
-#include <string>
 #include <utility>
 #include <vector>
 
@@ -36,9 +34,8 @@ bool follows_own_dim(const Statement& sum, std::size_t operand, std::size_t othe
 /// Are two factors of the sum rows and columns of a product of matrices?
 bool multiplies_rows_by_columns(const Nest& nest, const Statement& sum);
 
-/// Do sums of products of rows by columns, of any types, that count enter one of the tensors?
-bool come_from_matrix_products(const Nest& nest, std::set<std::string> tensors,
-                               const std::function<bool(const Statement&)>& counts);
+/// Does the statement add up products in which two elements, of any types, follow a dim of the result each that the other does not?
+bool multiplies_own_dims(const Statement& statement);
 
 /// Dims that each index of an access follows.
 std::vector<std::set<int>> dims_of_indices(const Statement& statement, const Access& access);

@@ -154,7 +154,8 @@ bool is_free_of_products(const Nest& nest, const Statement& statement, const Sca
   value.visit([&](const ScalarExpr& node) {
     if (node.op() == ScalarOp::read) read.insert(statement.reads[static_cast<std::size_t>(node.ordinal())].tensor);
   });
-  return !come_from_matrix_products(nest, read, [](const Statement&) { return true; });
+  const std::vector<const Statement*> behind = statements_behind(nest, std::move(read));
+  return std::none_of(behind.begin(), behind.end(), [](const Statement* sum) { return multiplies_own_dims(*sum); });
 }
 
 /// May the value, of f32 tensors, get a temporary? What is made of other temporaries in full must serve many results.

@@ -124,6 +124,22 @@ double default_elements(const Nest& nest, const Tensor& tensor) {
                          [](double all, std::int64_t extent) { return all * static_cast<double>(extent); });
 }
 
+std::vector<const Statement*> statements_behind(const Nest& nest, std::set<std::string> tensors) {
+  std::vector<const Statement*> found;
+  std::vector<std::string> rest(tensors.begin(), tensors.end());
+  while (!rest.empty()) {
+    const std::vector<const Statement*> writers = writers_of(nest, rest.back());
+    rest.pop_back();
+    found.insert(found.end(), writers.begin(), writers.end());
+    for (const Statement* writer : writers) {
+      for (const Access& read : writer->reads) {
+        if (tensors.insert(read.tensor).second) rest.push_back(read.tensor);
+      }
+    }
+  }
+  return found;
+}
+
 std::vector<std::string> target_of_dims(const Statement& statement, const std::vector<int>& dims) {
   std::vector<std::string> target{statement.name};
   for (const int dim : dims) target.push_back(statement.dims[static_cast<std::size_t>(dim)]);

@@ -3,6 +3,8 @@
 
 #include "poly/nest/nest.h"
 
+#include <set>
+#include <string>
 #include <vector>
 
 namespace nestor {
@@ -29,6 +31,9 @@ std::vector<SumNesting> nestings_of(const Statement& sum);
 double default_points(const Nest& nest, const Statement& statement, const std::vector<int>& dims);
 /// Elements of the tensor for such sizes.
 double default_elements(const Nest& nest, const Tensor& tensor);
+
+/// All statements that compute the tensors, directly or by what they read.
+std::vector<const Statement*> statements_behind(const Nest& nest, std::set<std::string> tensors);
 
 /// A rule's target: the statement, and dims of it by their names.
 std::vector<std::string> target_of_dims(const Statement& statement, const std::vector<int>& dims);
