@@ -13,19 +13,22 @@
 namespace nestor {
 namespace {
 
-TrialPipeline make_pipeline(const TrialProblem& problem, const MeasureOptions& options, const std::atomic<bool>* stop = nullptr) {
-  return options.target.is_gpu() ? make_gpu_pipeline(problem, options, stop) : make_host_pipeline(problem, options, stop);
+TrialPipeline make_pipeline(const TrialProblem& problem, const MeasureOptions& options, const std::atomic<bool>* stop = nullptr,
+                            std::shared_ptr<GpuData>* data = nullptr) {
+  return options.target.is_gpu() ? make_gpu_pipeline(problem, options, stop, data) : make_host_pipeline(problem, options, stop);
 }
 
 class PipelineMeasurer : public Measurer {
  public:
-  PipelineMeasurer(const TrialProblem& problem, const MeasureOptions& options, const std::atomic<bool>* stop)
-      : devices_(identities(options)), pipeline_(make_pipeline(problem, options, stop)) {}
+  PipelineMeasurer(const TrialProblem& problem, const MeasureOptions& options, const std::atomic<bool>* stop,
+                   std::shared_ptr<GpuData>* data)
+      : devices_(identities(options)), pipeline_(make_pipeline(problem, options, stop, data)) {}
 
   int batch_size() const override { return pipeline_.depth(); }
   bool streaming() const override { return pipeline_.streaming(); }
   void submit(std::int64_t ticket, const TrialJob& job) override { pipeline_.submit(ticket, job); }
   SettledTrial next() override { return pipeline_.next(); }
+  bool has_settled() override { return pipeline_.has_settled(); }
   void abandon() override { pipeline_.abandon(); }
   void while_waiting(std::function<void()> told) override { pipeline_.while_waiting(std::move(told)); }
   /// Before everything that was submitted.
@@ -56,9 +59,9 @@ class PipelineMeasurer : public Measurer {
 
 }  // namespace
 
-std::unique_ptr<Measurer> make_measurer(const TrialProblem& problem, const MeasureOptions& options,
-                                        const std::atomic<bool>* stop) {
-  return std::make_unique<PipelineMeasurer>(problem, options, stop);
+std::unique_ptr<Measurer> make_measurer(const TrialProblem& problem, const MeasureOptions& options, const std::atomic<bool>* stop,
+                                        std::shared_ptr<GpuData>* data) {
+  return std::make_unique<PipelineMeasurer>(problem, options, stop, data);
 }
 
 TrialOutcome measure_stored_kernel(const Nest& nest, const Sizes& sizes, const KernelRecord& kernel, const std::string& periods,
@@ -78,6 +81,7 @@ std::vector<TrialRecord> measure_schedules(const std::vector<Schedule>& schedule
     const std::string start = digest(schedule.original_nest());
     TrialProblem problem = start == all_fixed_start ? all_fixed : usual;
     problem.start = schedule.original_nest();
+    problem.schedules = nullptr;
     std::unique_ptr<Measurer>& measurer = measurers[start];
     if (!measurer) {
       measurer = make_measurer(problem, options, watch.stop);

@@ -16,9 +16,12 @@
 
 namespace nestor {
 
-/// Measures with the processes of options.target.
+class GpuData;
+
+/// Measures with the processes of options.target. `data`: of an earlier measurer with the same definition, sizes and options, or null; gets this
+/// one's where that may be used again.
 std::unique_ptr<Measurer> make_measurer(const TrialProblem& problem, const MeasureOptions& options,
-                                        const std::atomic<bool>* stop = nullptr);
+                                        const std::atomic<bool>* stop = nullptr, std::shared_ptr<GpuData>* data = nullptr);
 
 /// Checks in full and times a kernel as it is stored, on a GPU assembled by the driver, at `sizes` of `nest` (as defined). `periods`: of
 /// the program that its steps give (check_sizes.h).

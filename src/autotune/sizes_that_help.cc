@@ -2,10 +2,7 @@
 #include "autotune/sizes_that_help.h"
 
 #include "autotune/proposals.h"
-#include "autotune/space/nest/nest_space.h"
 #include "autotune/space/work_floor.h"
-#include "autotune/trial/base_schedules.h"
-#include "autotune/trial/trial_problem.h"
 #include "codegen/gpu/kernel_plans.h"
 #include "support/error.h"
 
@@ -43,19 +40,18 @@ bool has_plans(BaseSchedules& schedules, const Space& space, const Point& point,
 
 }  // namespace
 
-std::set<std::string> sizes_that_help(const Nest& nest, const Sizes& sizes, const std::set<std::string>& fixed,
-                                      const SpaceLimits& limits, bool planned) {
+std::set<std::string> sizes_that_help(FixedSpaces& spaces, const std::set<std::string>& fixed, const SpaceLimits& limits,
+                                      bool planned) {
+  const Nest& nest = spaces.nest();
   NvptxTarget target;
   target.sm = limits.gpu->sm;
   target.shared_limit = limits.gpu->shared_bytes;
   const auto holds = [&](const std::set<std::string>& known, const auto& wanted, bool with_plans) {
-    const TrialProblem problem = trial_problem(nest, sizes, false, known);
-    BaseSchedules schedules(problem.start);
-    const auto space = make_nest_space(schedules, problem.sizes, limits);
-    const std::vector<Point> guesses = space->defaults();
-    if (!wanted(*space, guesses)) return false;
-    const std::optional<Point> first = with_plans ? first_whole_guess(*space, guesses) : std::nullopt;
-    return !first || has_plans(schedules, *space, *first, target);
+    FixedSpace& made = spaces.with_space(known, limits);
+    const std::vector<Point> guesses = made.space->defaults();
+    if (!wanted(*made.space, guesses)) return false;
+    const std::optional<Point> first = with_plans ? first_whole_guess(*made.space, guesses) : std::nullopt;
+    return !first || has_plans(*made.problem.schedules, *made.space, *first, target);
   };
   std::vector<std::string> free;
   for (const SizeParam& size : nest.sizes) {
@@ -64,7 +60,6 @@ std::set<std::string> sizes_that_help(const Nest& nest, const Sizes& sizes, cons
   std::set<std::string> all = fixed;
   all.insert(free.begin(), free.end());
   if (free.empty()) return fixed;
-  // A space takes a second where a nest has many products.
   const auto needed_for = [&](const auto& wanted, bool with_plans) -> std::optional<std::set<std::string>> {
     const auto fits = [&](const std::set<std::string>& known) { return known != fixed && holds(known, wanted, with_plans); };
     if (!fits(all)) return std::nullopt;
@@ -74,7 +69,7 @@ std::set<std::string> sizes_that_help(const Nest& nest, const Sizes& sizes, cons
     // Where all sizes are fixed, all results are checked at these, for each kind of data.
     constexpr double kSoonChecked = 1e7;
     const bool several = needed.size() > fixed.size() + 1;
-    return several && least_instances(nest, complete_sizes(nest, sizes)) <= kSoonChecked ? all : needed;
+    return several && least_instances(nest, complete_sizes(nest, spaces.sizes())) <= kSoonChecked ? all : needed;
   };
   if (holds(fixed, starts_on_tensor_cores, false)) return needed_for(starts_whole, planned).value_or(fixed);
   if (holds(fixed, lacks_size, false)) {

@@ -2,6 +2,7 @@
 #include "autotune/tuner.h"
 
 #include "autotune/finalists.h"
+#include "autotune/fixed_spaces.h"
 #include "autotune/measure_schedules.h"
 #include "autotune/near_problems.h"
 #include "autotune/planned_guesses.h"
@@ -9,8 +10,6 @@
 #include "autotune/search/searcher.h"
 #include "autotune/sizes_that_help.h"
 #include "autotune/space/gpu/known_sizes.h"
-#include "autotune/space/nest/nest_space.h"
-#include "autotune/trial/base_schedules.h"
 #include "autotune/trial/trial_problem.h"
 #include "autotune/trial/trial_spelling.h"
 #include "autotune/trial/trial_steps.h"
@@ -64,12 +63,15 @@ std::string with_origin(const std::string& report, const char* origin) {
 /// One run of `tune`.
 class Tuning {
  public:
-  /// may_fix_more: run() may say that nothing fits.
-  Tuning(const TuneRequest& request, bool may_fix_more)
+  /// may_fix_more: run() may say that nothing fits. `spaces` are the request's, `data` as make_measurer() takes it. Time counts from `start` on.
+  Tuning(const TuneRequest& request, Clock::time_point start, FixedSpaces& spaces, std::shared_ptr<GpuData>& data,
+         bool may_fix_more)
       : request_(request),
+        start_(start),
+        spaces_(spaces),
+        data_(data),
         may_fix_more_(may_fix_more),
-        problem_(trial_problem(request.nest, request.sizes, request.fix_all_sizes, request.fixed_sizes)),
-        schedules_(problem_.start),
+        problem_(spaces.problem(request.fixed_sizes).problem),
         database_(
             Database::open(request.database.empty() ? Database::default_path() : request.database, request.database_options)),
         nest_text_(nest_to_json(request.nest).dump()) {
@@ -87,15 +89,16 @@ class Tuning {
   std::optional<TuneResult> run(Lack& lack) {
     // The measurer first: a GPU's process starts up while the space is derived.
     measurer_ = request_.measurer;
-    if (!measurer_) measurer_ = make_measurer(problem_, request_.measure, request_.stop);
+    if (!measurer_) measurer_ = make_measurer(problem_, request_.measure, request_.stop, &data_);
     if (stopped()) return stopped_early();
     measurer_->while_waiting([this] { tick(); });
-    space_ = make_nest_space(schedules_, problem_.sizes, space_limits(request_.measure));
+    FixedSpace& made = spaces_.with_space(request_.fixed_sizes, space_limits(request_.measure));
+    space_ = made.space.get();
     searcher_ = make_searcher(request_.searcher, *space_, request_.seed);
     proposals_.emplace(*space_, *searcher_);
     if (may_fix_more() && proposals_->wants_sizes()) return std::nullopt;
     if (const SpaceLimits limits = space_limits(request_.measure); limits.gpu && request_.finalists == 0) {
-      for (const Point& point : much_better_guesses(*space_, schedules_, problem_.sizes, limits, proposals_->guesses()))
+      for (const Point& point : much_better_guesses(*space_, *problem_.schedules, problem_.sizes, limits, proposals_->guesses()))
         proposals_->try_soon(point, "guess");
     }
     result_.device = measurer_->device();
@@ -265,9 +268,12 @@ class Tuning {
     if (best_ms_ == 0 || ms < best_ms_) best_ms_ = ms;
   }
 
-  /// The next candidate that is neither known nor infeasible.
+  /// Has something been measured that is to be learned first? Proposing takes seconds where rules are new.
+  bool has_news() { return !under_way_.empty() && measurer_->streaming() && measurer_->has_settled(); }
+
+  /// The next candidate that is neither known nor infeasible; nothing where there is none, or news come first.
   std::optional<Pending> next() {
-    while (may_go_on()) {
+    while (may_go_on() && !has_news()) {
       const auto proposed = proposals_->next(patient() || in_doubt());
       if (!proposed) {
         result_.exhausted = true;
@@ -456,13 +462,14 @@ class Tuning {
   }
 
   const TuneRequest& request_;
+  const Clock::time_point start_;
+  FixedSpaces& spaces_;
+  std::shared_ptr<GpuData>& data_;
   const bool may_fix_more_;
-  const Clock::time_point start_ = Clock::now();
-  const TrialProblem problem_;
-  BaseSchedules schedules_;
+  const TrialProblem& problem_;
   Database database_;
   const std::string nest_text_;
-  std::unique_ptr<Space> space_;
+  const Space* space_ = nullptr;
   std::shared_ptr<Measurer> measurer_;
   std::unique_ptr<Searcher> searcher_;
   std::optional<Proposals> proposals_;
@@ -497,6 +504,7 @@ TuneResult tune(const TuneRequest& request) {
   if (request.measure.threads < 0)
     user_error("{} threads cannot run a kernel: write 0 for all cores, or a number above 0", request.measure.threads);
   if (!(request.time_budget_s >= 0)) user_error("the time budget is {} s; it must be at least 0", request.time_budget_s);
+  const auto start = Clock::now();
   TuneRequest fixed = request;
   const bool chooses = request.measure.target.is_gpu() && !request.fix_all_sizes && request.fixed_sizes.empty();
   if (chooses) {
@@ -505,15 +513,17 @@ TuneResult tune(const TuneRequest& request) {
     fixed.fixed_sizes.merge(sizes_of_short_rows(request.nest, sizes));
   }
   Tuning::Lack lack = Tuning::Lack::room;
-  std::optional<TuneResult> result = Tuning(fixed, chooses).run(lack);
+  FixedSpaces spaces(fixed.nest, fixed.sizes, fixed.fix_all_sizes);
+  std::shared_ptr<GpuData> data;
+  std::optional<TuneResult> result = Tuning(fixed, start, spaces, data, chooses).run(lack);
   if (!result) {
     if (lack == Tuning::Lack::numbers) {
       for (const SizeParam& size : fixed.nest.sizes) fixed.fixed_sizes.insert(size.name);
     } else {
-      fixed.fixed_sizes =
-          sizes_that_help(fixed.nest, fixed.sizes, fixed.fixed_sizes, space_limits(fixed.measure), lack == Tuning::Lack::plans);
+      fixed.fixed_sizes = sizes_that_help(spaces, fixed.fixed_sizes, space_limits(fixed.measure), lack == Tuning::Lack::plans);
     }
-    result = Tuning(fixed, false).run(lack);
+    spaces.keep_only(fixed.fixed_sizes);
+    result = Tuning(fixed, start, spaces, data, false).run(lack);
   }
   if (chooses) result->fixed_sizes = fixed.fixed_sizes;
   return std::move(*result);

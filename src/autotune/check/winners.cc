@@ -4,6 +4,8 @@
 #include "support/error.h"
 #include "support/system/json_text.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 
 namespace nestor {
@@ -32,6 +34,22 @@ void note_check(const CheckReport& check, double seconds, TrialOutcome& outcome)
   outcome.status = TrialStatus::wrong;
   outcome.reason = check.wrong;
   outcome.lost_infinity = check.lost_infinity;
+}
+
+std::string note_on_comparison(const AffordableSamples& samples, const Nest& definition) {
+  if (samples.left_out.empty()) return comparison_note(samples.samples, definition);
+  return fmt::format("nothing of {} was compared at the tuned sizes, where one element takes too long to evaluate",
+                     fmt::join(samples.left_out, ", "));
+}
+
+void refuse_unchecked(const CheckReport& check, const AffordableSamples& samples, TrialOutcome& outcome) {
+  const bool compared = !samples.samples.empty() || samples.left_out.empty() || check.comparable > 0;
+  if (compared || outcome.status != TrialStatus::ok) return;
+  outcome.status = TrialStatus::infeasible;
+  outcome.reason =
+      "its results cannot be checked: the definition takes too long to evaluate at the tuned sizes, and at smaller ones that "
+      "this "
+      "kernel takes";
 }
 
 }  // namespace nestor

@@ -2,7 +2,10 @@
 #pragma once
 
 #include "autotune/check/result_check.h"
+#include "autotune/oracle/oracle.h"
 #include "autotune/trial/trial.h"
+
+#include <string>
 
 namespace nestor {
 
@@ -12,5 +15,11 @@ void note_loser(const TrialJob& job, TrialOutcome& outcome);
 
 /// Takes what a check in full found into the outcome: `wrong` with the reason, or its worst error. `seconds`: what it took.
 void note_check(const CheckReport& check, double seconds, TrialOutcome& outcome);
+
+/// What the comparison with `samples` at the tuned sizes cannot tell; "": nothing.
+std::string note_on_comparison(const AffordableSamples& samples, const Nest& definition);
+
+/// A candidate of which nothing could be compared, neither at the tuned sizes nor in full, is infeasible.
+void refuse_unchecked(const CheckReport& check, const AffordableSamples& samples, TrialOutcome& outcome);
 
 }  // namespace nestor

@@ -87,8 +87,8 @@ void GuardedDeviceBuffer::download(void* to, std::size_t offset, std::size_t byt
   stream.copy_to_host(to, address() + offset, bytes);
 }
 
-GpuMemory::GpuMemory(const GpuProblem& problem, const GpuProblem::Data& data, CudaDevicePtr device, const CudaStream& stream)
-    : problem_(problem), data_(data), device_(std::move(device)), stream_(stream), tools_(device_) {
+GpuMemory::GpuMemory(const GpuProblem& problem, std::size_t set, CudaDevicePtr device, const CudaStream& stream)
+    : problem_(problem), set_(set), device_(std::move(device)), stream_(stream), tools_(device_) {
   std::size_t needed = 0;
   for (std::size_t k = 0; k < problem_.arguments.size(); ++k) needed += size_of(k) + 3 * kZone;
   if (const std::size_t free = device_->free_memory(); needed > free) {
@@ -111,7 +111,9 @@ GpuMemory::GpuMemory(const GpuProblem& problem, const GpuProblem::Data& data, Cu
   }
 }
 
-const HostTensor& GpuMemory::tensor(std::size_t argument) const { return data_.tensors.at(problem_.arguments[argument].name); }
+const HostTensor& GpuMemory::tensor(std::size_t argument) const {
+  return problem_.data->tensors(set_).at(problem_.arguments[argument].name);
+}
 
 std::size_t GpuMemory::size_of(std::size_t argument) const {
   return static_cast<std::size_t>(tensor(argument).elements()) * size_in_bytes(tensor(argument).type);
@@ -165,7 +167,7 @@ void GpuMemory::fetch_samples() {
       continue;
     }
     const std::size_t width = size_in_bytes(result.type);
-    for (const auto& [first, last] : sampled_runs(data_.samples, result.name)) {
+    for (const auto& [first, last] : sampled_runs(problem_.data->samples(set_).samples, result.name)) {
       const std::size_t offset = static_cast<std::size_t>(first) * width;
       buffers_[k].download(result.bytes.data() + offset, offset, static_cast<std::size_t>(last - first) * width, stream_);
     }
@@ -191,7 +193,7 @@ const HostTensors& GpuMemory::fetch(const std::vector<OutputPiece>& pieces) {
 std::string GpuMemory::compare(double& error) {
   fetch_samples();
   std::string where;
-  error = worst_error(data_.samples, results_, &where, generation_);
+  error = worst_error(problem_.data->samples(set_).samples, results_, &where, generation_);
   return error <= 1 ? "" : where;
 }
 

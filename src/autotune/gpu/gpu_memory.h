@@ -36,8 +36,8 @@ void require_workspace(const CudaDevice& device, std::int64_t bytes);
 
 class GpuMemory {
  public:
-  /// Uploads the inputs of `data`, one of the problem's. Throws LackOfResources when the device has not so much free.
-  GpuMemory(const GpuProblem& problem, const GpuProblem::Data& data, CudaDevicePtr device, const CudaStream& stream);
+  /// Uploads the inputs of one of the problem's sets of data. Throws LackOfResources when the device has not so much free.
+  GpuMemory(const GpuProblem& problem, std::size_t set, CudaDevicePtr device, const CudaStream& stream);
 
   /// Address of an argument, by its number in the problem.
   void* pointer(std::size_t argument) const { return buffers_.at(argument).data(); }
@@ -59,7 +59,7 @@ class GpuMemory {
   void fetch_samples();
 
   const GpuProblem& problem_;
-  const GpuProblem::Data& data_;
+  const std::size_t set_;
   CudaDevicePtr device_;
   const CudaStream& stream_;
   GpuTools tools_;

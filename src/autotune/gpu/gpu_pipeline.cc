@@ -26,10 +26,14 @@ PipelineLimits limits_for(const MeasureOptions& options) {
 
 }  // namespace
 
-TrialPipeline make_gpu_pipeline(const TrialProblem& problem, const MeasureOptions& options, const std::atomic<bool>* stop) {
-  const std::shared_ptr<GpuProblem> made = make_gpu_problem(problem, options, stop);
+TrialPipeline make_gpu_pipeline(const TrialProblem& problem, const MeasureOptions& options, const std::atomic<bool>* stop,
+                                std::shared_ptr<GpuData>* data) {
+  const std::shared_ptr<GpuProblem> made = make_gpu_problem(problem, options, data ? *data : nullptr);
+  if (data) *data = made->data;
+  PipelineLimits limits = limits_for(options);
+  limits.may_run = [found = made->data] { return found->complete(); };
   return TrialPipeline(
-      limits_for(options), [made] { return std::make_unique<GpuCompiler>(made); },
+      limits, [made] { return std::make_unique<GpuCompiler>(made); },
       [made](int device) { return std::make_unique<GpuRunner>(made, made->options.target.ordinal + device); }, stop);
 }
 

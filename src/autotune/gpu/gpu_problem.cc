@@ -1,29 +1,19 @@
-// Inputs, reference values and the device's limits.
+// The device's limits, and data within them.
 #include "autotune/gpu/gpu_problem.h"
 
 #include "autotune/tensors/argument_bytes.h"
-#include "support/debug.h"
 #include "support/system/available_memory.h"
+
+#include <utility>
 
 namespace nestor {
 namespace {
-
-/// Arguments up to this size are made twice.
-constexpr std::int64_t kCheapBytes = 32 << 20;
-
-GpuProblem::Data make_data(const Nest& original, const Sizes& sizes, const MeasureOptions& options, std::uint64_t seed,
-                           const std::atomic<bool>* stop) {
-  const DebugTimer timer("inputs and reference values");
-  GpuProblem::Data data{make_inputs(original, sizes, seed), {}};
-  data.samples = reference_samples(original, sizes, options.scalars, data.tensors, options.oracle_samples, seed, stop);
-  return data;
-}
 
 /// What does not fit the device, or the inputs this machine, is refused before anything is made.
 void require_room(const TrialProblem& tried, const MeasureOptions& options, const GpuFacts& gpu) {
   const ArgumentBytes bytes = argument_bytes(tried.definition, tried.sizes);
   const std::string what = problem_text(tried.definition, tried.sizes);
-  const std::int64_t sets = bytes.all() <= kCheapBytes ? 2 : 1;
+  const std::int64_t sets = GpuData::sets_for(bytes.all());
   const std::int64_t device = saturating_add(saturating_multiply(sets, bytes.all()), options.flush_bytes);
   if (device > gpu.memory_bytes) {
     throw LackOfResources(
@@ -37,14 +27,11 @@ void require_room(const TrialProblem& tried, const MeasureOptions& options, cons
 }  // namespace
 
 std::shared_ptr<GpuProblem> make_gpu_problem(const TrialProblem& tried, const MeasureOptions& options,
-                                             const std::atomic<bool>* stop) {
-  auto problem = std::make_shared<GpuProblem>(GpuProblem{{tried, options}, gpu_facts(options.target)});
+                                             std::shared_ptr<GpuData> known) {
+  auto problem = std::make_shared<GpuProblem>(GpuProblem{{tried, options}, gpu_facts(options.target), std::move(known)});
+  if (problem->data) return problem;
   require_room(tried, options, problem->gpu);
-  problem->data.push_back(make_data(tried.definition, tried.sizes, options, options.data_seed, stop));
-  for (const auto& [name, tensor] : problem->data.front().tensors)
-    problem->argument_bytes += tensor.elements() * static_cast<std::int64_t>(size_in_bytes(tensor.type));
-  if (problem->argument_bytes <= kCheapBytes)
-    problem->data.push_back(make_data(tried.definition, tried.sizes, options, options.data_seed + 1, stop));
+  problem->data = std::make_shared<GpuData>(tried, options);
   return problem;
 }
 

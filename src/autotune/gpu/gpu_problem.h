@@ -1,29 +1,22 @@
 // GpuProblem: one problem's arguments and reference values on a GPU, made by the tuner and inherited by its processes.
 #pragma once
 
-#include "autotune/oracle/oracle.h"
+#include "autotune/gpu/gpu_data.h"
 #include "autotune/target/measured_problem.h"
 #include "autotune/target/target.h"
 
 #include <memory>
-#include <vector>
 
 namespace nestor {
 
 struct GpuProblem : MeasuredProblem {
-  /// Arguments filled with one set of random numbers, and what should come of them.
-  struct Data {
-    HostTensors tensors;  ///< inputs; outputs without bytes
-    std::vector<OracleSample> samples;
-  };
-  GpuFacts gpu;                     ///< what is compiled for
-  std::vector<Data> data{};         ///< the first one is timed as well; a second one where that is cheap
-  std::int64_t argument_bytes = 0;  ///< of all arguments, each once
+  GpuFacts gpu;  ///< what is compiled for
+  std::shared_ptr<GpuData> data{};
 };
 
-/// Random inputs and the oracle's values. Takes about a second for some hundred MiB. Throws UserError when the oracle is too
-/// expensive, or for a device too old. Without the values where `stop` is set.
+/// `known`: data of another problem with this definition, these sizes and these options, to be used again. Throws UserError for a device too old,
+/// LackOfResources for what does not fit it or this machine. The reference values come later, as GpuData has it.
 std::shared_ptr<GpuProblem> make_gpu_problem(const TrialProblem& tried, const MeasureOptions& options,
-                                             const std::atomic<bool>* stop = nullptr);
+                                             std::shared_ptr<GpuData> known = nullptr);
 
 }  // namespace nestor

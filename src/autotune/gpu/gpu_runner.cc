@@ -75,11 +75,10 @@ GpuRunner::GpuRunner(std::shared_ptr<GpuProblem> problem, int ordinal)
       context_(*device_),
       stream_(device_),
       timer_(device_, stream_, static_cast<std::size_t>(problem_->options.flush_bytes)),
-      check_(problem_->definition, problem_->options.scalars, problem_->options.data_seed),
-      peers_(problem_->definition, problem_->sizes, problem_->options.scalars, problem_->options.data_seed,
-             problem_->data.front().samples) {
-  for (const GpuProblem::Data& data : problem_->data)
-    memories_.push_back(std::make_unique<GpuMemory>(*problem_, data, device_, stream_));
+      check_(problem_->definition, problem_->options.scalars, problem_->options.data_seed) {
+  const DebugTimer timer("inputs to the device");
+  for (std::size_t set = 0; set < problem_->data->sets(); ++set)
+    memories_.push_back(std::make_unique<GpuMemory>(*problem_, set, device_, stream_));
 }
 
 bool GpuRunner::usable() {
@@ -100,7 +99,7 @@ GpuRunner::Loaded GpuRunner::load(const CompiledTrial& compiled) {
   loaded.report["load_ms"] = milliseconds_since(start);
   loaded.report["assembler"] = compiled.binary.empty() ? "driver" : "ptxas";
   loaded.report["kernels"] = driver_report(loaded.launcher, loaded.recipe);
-  loaded.report["argument_bytes"] = problem_->argument_bytes;
+  loaded.report["argument_bytes"] = problem_->data->argument_bytes();
   for (const nlohmann::json& kernel : loaded.report["kernels"])
     loaded.local_bytes = std::max(loaded.local_bytes, kernel.at("local_bytes").get<int>());
   if (!loaded.launcher.functions().empty()) loaded.name = loaded.launcher.functions().front().name();
@@ -146,6 +145,7 @@ TrialOutcome GpuRunner::run(const TrialJob& job, const CompiledTrial& compiled) 
 }
 
 std::string GpuRunner::check(Loaded& loaded, GpuMemory& memory, double& ms, TrialOutcome& outcome) {
+  const DebugTimer timer("first run and comparison");
   bind(loaded, memory);
   memory.poison_outputs();
   ms = timer_.time([&] { loaded.launch(stream_); }, 1, loaded.name).front();
@@ -157,23 +157,28 @@ std::string GpuRunner::check(Loaded& loaded, GpuMemory& memory, double& ms, Tria
 }
 
 void GpuRunner::check_in_full(const CompiledTrial& compiled, Loaded& loaded, TrialOutcome& outcome) {
+  const DebugTimer timer("check in full");
   const auto start = WorkerClock::now();
   const CheckedKernel kernel{periods_from_text(compiled.periods), loaded.recipe.fixed_sizes, loaded.recipe.valid};
   const CheckSizes sizes = check_sizes(kernel, problem_->definition, problem_->sizes);
   CheckReport report = check_.run(sizes, [&](const Sizes& at, HostTensors& tensors) { return run_case(loaded, at, tensors); });
   if (report.wrong.empty()) report.wrong = compare_with_peer(loaded);
-  report.note = comparison_note(problem_->data.front().samples, problem_->definition);
+  report.note = note_on_comparison(problem_->data->samples(0), problem_->definition);
   note_check(report, milliseconds_since(start) / 1000, outcome);
+  refuse_unchecked(report, problem_->data->samples(0), outcome);
 }
 
 std::string GpuRunner::compare_with_peer(Loaded& loaded) {
-  if (peers_.pieces().empty()) return "";
+  if (!peers_)
+    peers_.emplace(problem_->definition, problem_->sizes, problem_->options.scalars, problem_->options.data_seed,
+                   problem_->data->samples(0).samples);
+  if (peers_->pieces().empty()) return "";
   const DebugTimer timer("running and comparing with the last kernel");
   GpuMemory& memory = *memories_.front();
   bind(loaded, memory);
   memory.poison_outputs();
   loaded.launch(stream_);
-  return peers_.compare(memory.fetch(peers_.pieces()));
+  return peers_->compare(memory.fetch(peers_->pieces()));
 }
 
 CheckRun GpuRunner::run_case(const Loaded& loaded, const Sizes& sizes, HostTensors& tensors) {

@@ -9,6 +9,7 @@
 #include "device/recipe_launcher.h"
 
 #include <memory>
+#include <optional>
 
 namespace nestor {
 
@@ -47,7 +48,7 @@ class GpuRunner : public TrialDevice {
   GpuTimer timer_;
   Settling fastest_;  ///< of the candidates timed so far
   ResultCheck check_;
-  PeerCheck peers_;
+  std::optional<PeerCheck> peers_;  ///< made when the reference values are there
   bool lost_ = false;
 };
 

@@ -34,8 +34,8 @@ std::shared_ptr<HostProblem> make_host_problem(const TrialProblem& tried, const 
   if (problem->options.threads <= 0) problem->options.threads = host_threads();
   require_memory(memory_need(tried), problem_text(tried.definition, tried.sizes));
   HostTensors tensors = make_inputs(tried.definition, tried.sizes, options.data_seed);
-  problem->samples =
-      reference_samples(tried.definition, tried.sizes, options.scalars, tensors, options.oracle_samples, options.data_seed, stop);
+  problem->samples = affordable_samples(tried.definition, tried.sizes, options.scalars, tensors, options.oracle_samples,
+                                        options.data_seed, stop);
   for (const MeasuredProblem::Argument& argument : problem->arguments) {
     HostTensor& data = tensors.at(argument.name);
     if (argument.output) {

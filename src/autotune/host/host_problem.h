@@ -13,7 +13,7 @@ namespace nestor {
 struct HostProblem : MeasuredProblem {
   HostTensors outputs{};                 ///< shapes and poison; inputs are in `buffers` only
   std::vector<GuardedBuffer> buffers{};  ///< one an argument, inputs read-only
-  std::vector<OracleSample> samples{};
+  AffordableSamples samples{};
 };
 
 /// Processes that compile for this machine at once.

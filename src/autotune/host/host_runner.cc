@@ -25,7 +25,8 @@ CompiledKernel kernel_of(const KernelRecord& record) {
 HostRunner::HostRunner(std::shared_ptr<HostProblem> problem)
     : problem_(std::move(problem)),
       check_(problem_->definition, problem_->options.scalars, problem_->options.data_seed),
-      peers_(problem_->definition, problem_->sizes, problem_->options.scalars, problem_->options.data_seed, problem_->samples) {}
+      peers_(problem_->definition, problem_->sizes, problem_->options.scalars, problem_->options.data_seed,
+             problem_->samples.samples) {}
 
 void HostRunner::poison_outputs() {
   ++generation_;
@@ -70,7 +71,7 @@ std::string HostRunner::fetch_outputs() {
 std::string HostRunner::check(TrialOutcome& outcome) {
   if (std::string damage = fetch_outputs(); !damage.empty()) return damage;
   std::string where;
-  outcome.max_error = worst_error(problem_->samples, problem_->outputs, &where, generation_);
+  outcome.max_error = worst_error(problem_->samples.samples, problem_->outputs, &where, generation_);
   return outcome.max_error <= 1 ? "" : where;
 }
 
@@ -118,8 +119,9 @@ void HostRunner::check_in_full(const CompiledTrial& compiled, TrialOutcome& outc
     report.wrong = fetch_outputs();
     if (report.wrong.empty()) report.wrong = peers_.compare(problem_->outputs);
   }
-  report.note = comparison_note(problem_->samples, problem_->definition);
+  report.note = note_on_comparison(problem_->samples, problem_->definition);
   note_check(report, milliseconds_since(start) / 1000, outcome);
+  refuse_unchecked(report, problem_->samples, outcome);
 }
 
 void HostRunner::time(const TrialJob& job, double first_ms, TrialOutcome& outcome) {

@@ -15,6 +15,7 @@
 #include <algorithm>
 #include <chrono>
 #include <functional>
+#include <limits>
 #include <numeric>
 #include <optional>
 #include <set>
@@ -85,7 +86,8 @@ Runs choose_runs(const std::vector<std::int64_t>& shape, std::int64_t count, std
 /// Beyond this many elementary evaluations (a few nanoseconds each) sampled outputs are evaluated backwards.
 constexpr double kCheap = 4e6;
 constexpr double kBackwardLimit = 4e9;  ///< of one sample
-constexpr double kSlackOfBoxes = 4;     ///< boxes hold more points than what is in them
+constexpr double kMostOfOutput = 3e9;   ///< of a process, for the first element of an output
+constexpr double kSlackOfBoxes = 16;    ///< boxes hold more points than what is in them, and products take less than they count
 constexpr std::int64_t kAllElements = 1 << 16;
 constexpr std::int64_t kMostInRuns = 1 << 14;
 constexpr std::size_t kEnoughSamples = 64, kFewestSamples = 16;  ///< the corners are among the fewest
@@ -97,6 +99,7 @@ constexpr double kMostSecondsOfSome = 0.6;  ///< the same where many cases are m
 constexpr double kCheapSample = 2e6;        ///< evaluated although time is up
 constexpr double kMostForAll = 1e8;         ///< up to which all elements are evaluated where one needs most of them
 constexpr double kMostForAllOfEach = 5e8;   ///< of a process, where that is known without an evaluation
+constexpr double kMostlyProducts = 0.5;     ///< of all evaluations
 constexpr double kMostForAllOfSome = 1e9;   ///< the same in one thread of many
 constexpr std::size_t kSequential = 4;      ///< samples after which it is known what one takes
 constexpr double kWorthForking_s = 0.03;
@@ -264,6 +267,7 @@ std::vector<OracleSample> chosen_samples(Reference& reference, const Nest& nest,
   return result;
 }
 
+constexpr double kMostPartsOfProducts = 1e8;  ///< of a process: beyond it, samples one by one take less
 constexpr double kFewElements = 8, kTwoElements = 2;
 constexpr double kWorthParts =
     1e8;  ///< elementary evaluations of one element: its part as a whole takes less than point by point
@@ -378,19 +382,23 @@ std::vector<OracleSample> reference_samples(const Nest& nest, const Sizes& sizes
       const double cost = reference.full_cost();
       const std::optional<double> first_cost = cost > kMostForAll ? known_first_cost(nest, sizes) : std::nullopt;
       refuse_costly_elements(cost, first_cost);
+      // Those side by side take a tenth of what they do point by point.
+      const bool of_products = reference.cost_of_products() >= kMostlyProducts * cost;
       std::optional<std::vector<OracleSample>> whole;
       if (cost <= kMostForAll) {
         Reference probe(nest, sizes, scalars, inputs);
         probe.stop_by(stop);
         if (depends_on_all(probe, nest)) whole = whole_samples(nest, sizes, scalars, inputs, host_threads(), stop);
-      } else if (cost <= kMostForAllOfEach * host_threads() && need_most(first_cost, cost, kFewElements)) {
+      } else if (!of_products && cost <= kMostForAllOfEach * host_threads() && need_most(first_cost, cost, kFewElements)) {
         whole = whole_samples(nest, sizes, scalars, inputs, host_threads(), stop);
       }
       if (whole) {
         result = std::move(*whole);
       } else {
         const bool most = need_most(first_cost, cost, kTwoElements);
-        if (!most && first_cost && *first_cost > kWorthParts) {
+        const double most_of_parts =
+            of_products ? kMostPartsOfProducts * host_threads() : std::numeric_limits<double>::infinity();
+        if (!most && first_cost && *first_cost > kWorthParts && *first_cost <= most_of_parts) {
           if (auto parts = known_parts(nest, sizes, scalars, inputs, seed, stop)) return std::move(*parts);
         }
         result = chosen_samples(reference, nest, samples, seed, {host_threads(), kMostSampleSeconds, false, most}, stop);
@@ -400,6 +408,34 @@ std::vector<OracleSample> reference_samples(const Nest& nest, const Sizes& sizes
   } catch (const EvaluationStopped&) {
     return {};
   }
+  return result;
+}
+
+AffordableSamples affordable_samples(const Nest& nest, const Sizes& sizes, const std::map<std::string, double>& scalars,
+                                     const HostTensors& inputs, std::int64_t samples, std::uint64_t seed,
+                                     const std::atomic<bool>* stop) {
+  const double most = kMostOfOutput * host_threads();
+  const auto affordable = [&](const Tensor& output) {
+    try {
+      const auto cost = cost_of_first_element(nest, sizes, output.name);
+      return !cost || *cost <= most;
+    } catch (const UserError&) {  // nobody knows
+      return true;
+    }
+  };
+  AffordableSamples result;
+  Nest compared = nest;
+  bool any = false;
+  const auto whole = DefinitionCost(nest, DefinitionCost::Products::side_by_side).at(sizes);
+  for (Tensor& tensor : compared.tensors) {
+    if (tensor.role != TensorRole::output) continue;
+    const bool taken = !whole || *whole <= most || affordable(tensor);
+    any = any || taken;
+    if (taken) continue;
+    tensor.role = TensorRole::temporary;
+    result.left_out.push_back(tensor.name);
+  }
+  if (any) result.samples = reference_samples(compared, sizes, scalars, inputs, samples, seed, stop);
   return result;
 }
 

@@ -22,6 +22,18 @@ std::vector<OracleSample> reference_samples(const Nest& nest, const Sizes& sizes
                                             const HostTensors& inputs, std::int64_t samples, std::uint64_t seed,
                                             const std::atomic<bool>* stop = nullptr);
 
+/// Samples at sizes at which some outputs may be too expensive.
+struct AffordableSamples {
+  std::vector<OracleSample> samples;
+  std::vector<std::string>
+      left_out;  ///< outputs of which one element takes too long: what kernels make of them shows at smaller sizes alone
+};
+
+/// reference_samples() of the outputs that are not too expensive: a mean over large products is.
+AffordableSamples affordable_samples(const Nest& nest, const Sizes& sizes, const std::map<std::string, double>& scalars,
+                                     const HostTensors& inputs, std::int64_t samples, std::uint64_t seed,
+                                     const std::atomic<bool>* stop = nullptr);
+
 /// Some elements of each output, as reference_samples() chooses and bounds them, but the first and the last ones before others, within about
 /// a second, or three where one element needs most of the definition; in the calling thread alone: other threads may run.
 /// Bounds are those of error analysis alone. The definition must be such that it can be evaluated backwards.

@@ -245,9 +245,11 @@ double Reference::error_of(int tensor, int version, std::int64_t linear, bool wh
   return growing(store.sums[linear].error(version_of(tensor, version).get(linear), store.narrow, store.orders, store.share));
 }
 
-/// Counts points of a statement; throws UserError beyond the limit, and EvaluationStopped.
-void Reference::spend(int statement, int count) {
-  spent_ += static_cast<double>(count) * static_cast<double>(1 + statements_[statement].value.size());
+/// Counts points of a statement.
+void Reference::spend(int statement, int count) { spend(count * static_cast<double>(1 + statements_[statement].value.size())); }
+
+void Reference::spend(double evaluations) {
+  spent_ += evaluations;
   if (stop_ != nullptr && stop_->load(std::memory_order_relaxed)) throw EvaluationStopped{};
   if (spent_ > limit_) {
     user_error("oracle: evaluating the definition at these sizes takes more than {:.0f} million operations; use smaller sizes",

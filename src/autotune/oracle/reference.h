@@ -94,7 +94,9 @@ struct CompiledStatement {
 /// Elementary evaluations that the whole definition takes, about: prepared once, then cheap at many sizes.
 class DefinitionCost {
  public:
-  explicit DefinitionCost(const Nest& nest);
+  /// What a sum of products of two tensors counts for a term: its operations; or 1, as where neighbours are evaluated side by side.
+  enum class Products : std::uint8_t { one_by_one, side_by_side };
+  explicit DefinitionCost(const Nest& nest, Products products = Products::one_by_one);
   /// Of a value for every size; nothing where the nest does not admit these sizes.
   std::optional<double> at(const Sizes& sizes) const;
 
@@ -110,6 +112,8 @@ class DefinitionCost {
 
 /// Of the first element of each output, with all that it needs, at one choice of sizes. Nothing where DefinitionCost has nothing.
 std::optional<double> cost_of_first_elements(const Nest& nest, const Sizes& sizes);
+/// The same of one output, where products are evaluated side by side.
+std::optional<double> cost_of_first_element(const Nest& nest, const Sizes& sizes, const std::string& output);
 
 /// Where an element lies, by dim.
 std::array<std::int64_t, 64> coordinates_of(std::int64_t linear, const std::vector<std::int64_t>& strides);
@@ -131,6 +135,8 @@ class Reference {
   Reference copy_for(const HostTensors& inputs) const;
   /// Elementary evaluations that evaluate_all takes, about.
   double full_cost() const;
+  /// What of it sums take that compute_products() computes.
+  double cost_of_products() const;
   /// Does evaluate_all() keep to this limit, and to that of memory?
   bool can_evaluate_all(double cost_limit) const;
   /// False when elements are overwritten or depend on statements of their own group: only evaluate_all gives them then.
@@ -314,6 +320,8 @@ class Reference {
   void add_needed(int statement, const std::int64_t* dims, std::vector<Element>& found);
   void set_expanded_costs();
   void spend(int statement, int count);
+  /// Counts elementary evaluations. Throws UserError beyond the limit, and EvaluationStopped.
+  void spend(double evaluations);
   void store_rounded(int statement, const std::int64_t* dims, const std::vector<std::int64_t>& strides, int count);
   void store_chunk(int statement, const std::int64_t* dims, const std::vector<std::int64_t>& strides, int count);
   LazyDoubles& version_of(int tensor, int version);

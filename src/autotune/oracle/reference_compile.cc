@@ -2,6 +2,7 @@
 #include "autotune/oracle/group_order.h"
 #include "autotune/oracle/needed_part.h"
 #include "autotune/oracle/reference.h"
+#include "poly/algebra/values/polynomial.h"
 #include "poly/isl/isl_tools.h"
 #include "poly/nest/nest_sets.h"
 #include "support/element_codec.h"
@@ -323,7 +324,19 @@ std::optional<LoopCode> loops_of_box(const isl::set& domain, const std::string& 
 
 }  // namespace
 
-DefinitionCost::DefinitionCost(const Nest& nest) : sizes_(nest.sizes) {
+namespace {
+
+/// Is the statement a sum of products of two tensors' elements?
+bool adds_products(const Statement& statement) {
+  const auto is_read = [](const ScalarExpr& factor) { return strip_exact_casts(factor).op() == ScalarOp::read; };
+  const ScalarExpr& value = statement.value;
+  return statement.reduction == ReductionOp::add && value.op() == ScalarOp::mul &&
+         std::all_of(value.args().begin(), value.args().end(), is_read);
+}
+
+}  // namespace
+
+DefinitionCost::DefinitionCost(const Nest& nest, Products products) : sizes_(nest.sizes) {
   SlotMap slots;
   for (const SizeParam& size : sizes_) slots.emplace(size.name, static_cast<int>(slots.size()));
   with_isl_budget("counting a definition's points", [&] {
@@ -331,7 +344,8 @@ DefinitionCost::DefinitionCost(const Nest& nest) : sizes_(nest.sizes) {
         membership(nest.context.params(), isl::manage(isl_set_universe(nest.context.params().get_space().release())), slots);
     for (const Statement& statement : nest.statements) {
       Box box{1, {}};
-      statement.value.visit([&](const ScalarExpr&) { ++box.nodes; });
+      const bool cheap = products == Products::side_by_side && adds_products(statement);
+      if (!cheap) statement.value.visit([&](const ScalarExpr&) { ++box.nodes; });
       const isl::set context = statement.domain.params();
       for (int k = 0; k < static_cast<int>(statement.dims.size()); ++k) {
         isl_pw_aff* most = isl_set_dim_max(statement.domain.copy(), k);
@@ -366,6 +380,12 @@ std::optional<double> cost_of_first_elements(const Nest& nest, const Sizes& size
     if (tensor.role == TensorRole::output) first.emplace(tensor.name, at_sizes(tensor_box(tensor), sizes).lexmin());
   }
   return DefinitionCost(needed_part(nest, sizes, first)).at(sizes);
+}
+
+std::optional<double> cost_of_first_element(const Nest& nest, const Sizes& sizes, const std::string& output) {
+  std::map<std::string, isl::set> first;
+  first.emplace(output, at_sizes(tensor_box(nest.tensor(output)), sizes).lexmin());
+  return DefinitionCost(needed_part(nest, sizes, first), DefinitionCost::Products::side_by_side).at(sizes);
 }
 
 Reference::Reference(const Nest& nest, const Sizes& sizes, const std::map<std::string, double>& scalars,

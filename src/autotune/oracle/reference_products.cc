@@ -13,6 +13,9 @@
 namespace nestor {
 namespace {
 
+/// Elementary evaluations that a product side by side with others takes.
+constexpr double kProduct = 1;
+
 /// The read that an instruction is, widened or not; -1: it is something else.
 int read_of(const std::vector<ValueCode::Instruction>& instructions, int position) {
   if (position < 0) return -1;
@@ -43,6 +46,18 @@ std::optional<Reference::ProductSum> Reference::product_sum_of(const Element& el
     if (access.guard || !access.address.linear) return std::nullopt;
   }
   return found;
+}
+
+double Reference::cost_of_products() const {
+  double cost = 0;
+  for (int tensor = 0; tensor < static_cast<int>(stores_.size()); ++tensor) {
+    const int last = static_cast<int>(stores_[tensor].writers.size());
+    const auto product = product_sum_of({tensor, last, 0});
+    if (last != 2 || !product) continue;
+    const CompiledStatement& sum = statements_[product->sum];
+    cost += sum.points * static_cast<double>(1 + sum.value.size());
+  }
+  return cost;
 }
 
 bool Reference::load_factor(int statement, int read, const FactorPoints& points, double* values, double* errors) {
@@ -129,8 +144,8 @@ bool Reference::find_terms(const Element& first, ProductSums& sums) {
   const CompiledStatement& sum = statements_[sums.product.sum];
   for (std::size_t e = 0; e < sums.rows(); ++e) {
     auto frame = coordinates_of(first.linear + static_cast<std::int64_t>(e), stores_[first.tensor].strides);
-    const Sink note = [&](int statement, const std::int64_t* dims, const std::vector<std::int64_t>& strides, int count) {
-      spend(statement, count);
+    const Sink note = [&](int, const std::int64_t* dims, const std::vector<std::int64_t>& strides, int count) {
+      spend(kProduct * count);
       std::copy_n(dims, sum.dims, sums.terms[e].emplace_back(ProductSums::Terms{{}, &strides, count}).dims.begin());
     };
     walk(element_loops(sums.product.sum).code, frame.data(), note);

@@ -69,7 +69,8 @@ GroupPlan plan_for(RuleVariants& variants, const RuleVariant& variant, const Fus
     const bool serial = !group.parallel[static_cast<std::size_t>(position)];
     std::int64_t tile = value_or(values, "tile." + variant.structure.axes[axis].name, 1);
     const std::int64_t extent = variant.structure.axes[axis].extent;
-    if (tile > 1 && tile >= (open.contains(axis) ? 2 * extent : extent)) tile = 0;
+    const bool may_be_larger = open.contains(axis) || (limits.gpu && extent <= kMostCommonSums);
+    if (tile > 1 && tile >= (may_be_larger ? 2 * extent : extent)) tile = 0;
     if (tile == 0 && combines) tile = axis == axes.back() ? kCombinedColumns : 1;
     // Loops that carry dependences stay whole and outside unless a skew made tiles of them legal.
     if (plan.form.kind == GroupForm::Kind::wavefront || (natural && serial && !group.tilable)) tile = 1;

@@ -13,6 +13,9 @@ namespace nestor {
 
 constexpr std::int64_t kCombinedColumns = 32;  ///< elements whose parts one block combines, by default
 
+/// Sums with a computed factor in common that a warp may have on a GPU, which makes it once. A tile of so short an axis may be larger than it.
+constexpr std::int64_t kMostCommonSums = 8;
+
 /// `combines`: the fusion group is what fusion_groups over parts leave. Its loop groups have to be together, or they are in the way.
 GroupPlan plan_for(RuleVariants& variants, const RuleVariant& variant, const FusionGroup& group, const NamedValues& values,
                    const SpaceLimits& limits, bool combines);

@@ -35,7 +35,7 @@ std::optional<TrialOutcome> CandidateCompiler::attempt(const TrialJob& job, Comp
   };
   std::optional<Schedule> schedule;
   try {
-    schedule = problem_->schedules.replay(job.steps);
+    schedule = problem_->schedules->replay(job.steps);
   } catch (const UserError& error) {
     return ended(TrialStatus::illegal, error.what());
   }

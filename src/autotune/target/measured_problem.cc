@@ -9,7 +9,10 @@
 namespace nestor {
 
 MeasuredProblem::MeasuredProblem(const TrialProblem& tried, const MeasureOptions& measured)
-    : definition(tried.definition), schedules(tried.start), sizes(tried.sizes), options(measured) {
+    : definition(tried.definition),
+      schedules(tried.schedules ? tried.schedules : std::make_shared<BaseSchedules>(tried.start)),
+      sizes(tried.sizes),
+      options(measured) {
   check_scalars(tried.start, options.scalars);
   for (const Tensor& tensor : tried.start.tensors) {
     if (tensor.role == TensorRole::temporary) continue;

@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -22,7 +23,7 @@ struct MeasuredProblem {
     bool covered = false;  ///< an output every element of which is written
   };
   Nest definition;
-  BaseSchedules schedules;
+  std::shared_ptr<BaseSchedules> schedules;
   Sizes sizes;
   MeasureOptions options;
   std::vector<Argument> arguments;

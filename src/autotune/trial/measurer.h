@@ -34,6 +34,8 @@ class Measurer {
   virtual void submit(std::int64_t ticket, const TrialJob& job) { handed_over_.push_back({ticket, job}); }
   /// Waits for the next outcome of a submitted job, in any order. There must be one.
   virtual SettledTrial next();
+  /// Lets what was handed over go on, without waiting for it. Would next() return at once? Asked of streaming ones alone.
+  virtual bool has_settled() { return !settled_.empty(); }
   /// Has `told` called every now and then (up to 20 times a second) while next() or measure() wait. What measures at once has no need.
   virtual void while_waiting(std::function<void()> told) { static_cast<void>(told); }
   /// Gives up submitted jobs that are not being measured yet; next() tells of them as stopped.

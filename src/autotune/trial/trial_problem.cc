@@ -19,7 +19,9 @@ Sizes sizes_to_fix(const Nest& nest, const Sizes& sizes, bool all, const std::se
 TrialProblem trial_problem(const Nest& nest, const Sizes& sizes, bool fix_all_sizes, const std::set<std::string>& also) {
   const Sizes complete = complete_sizes(nest, sizes);
   const Sizes fixed = sizes_to_fix(nest, complete, fix_all_sizes, also);
-  return {nest, complete, fixed, fix_sizes(nest, fixed), digest(nest)};
+  Nest start = fix_sizes(nest, fixed);
+  auto schedules = std::make_shared<BaseSchedules>(start);
+  return {nest, complete, fixed, std::move(start), digest(nest), std::move(schedules)};
 }
 
 }  // namespace nestor

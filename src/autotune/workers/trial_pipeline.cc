@@ -172,7 +172,12 @@ struct TrialPipeline::Impl {
 
   void hand_over() {
     if (!limits.alternating || !running.busy()) hand_over(compiling);
-    if (limits.alternating ? !compiling.busy() : !waits_for_earlier()) hand_over(running);
+    if (may_run() && (limits.alternating ? !compiling.busy() : !waits_for_earlier())) hand_over(running);
+  }
+
+  bool may_run() {
+    if (limits.may_run && !running.waiting.empty() && limits.may_run()) limits.may_run = nullptr;
+    return !limits.may_run;
   }
 
   /// A slow kernel that was compiled first would hold up the best guesses for seconds.
@@ -299,8 +304,8 @@ struct TrialPipeline::Impl {
     }
   }
 
-  /// Waits a little for any process to say something, and listens.
-  void listen() {
+  /// Listens; `waits`: a little for any process to say something.
+  void listen(bool waits) {
     std::vector<std::pair<Stage*, Worker*>> speakers;
     std::vector<const WorkerProcess*> processes;
     for (Stage* stage : {&compiling, &running}) {
@@ -310,20 +315,22 @@ struct TrialPipeline::Impl {
         processes.push_back(&worker.process);
       }
     }
-    wait_for_any(processes);
-    if (told) told();
+    if (waits) {
+      wait_for_any(processes);
+      if (told) told();
+    }
     for (const auto& [stage, worker] : speakers) {
       if (worker->process.alive()) hear(*stage, *worker);  // told() may have abandoned its job
     }
   }
 
-  void advance() {
+  void advance(bool waits = true) {
     if (stopped()) {
       drop_all(compiling);
       return drop_all(running);
     }
     hand_over();
-    listen();
+    listen(waits);
     hand_over();
   }
 };
@@ -373,6 +380,11 @@ SettledTrial TrialPipeline::next() {
   SettledTrial first = std::move(impl_->settled.front());
   impl_->settled.pop_front();
   return first;
+}
+
+bool TrialPipeline::has_settled() {
+  if (impl_->settled.empty() && impl_->under_way > 0) impl_->advance(false);
+  return !impl_->settled.empty();
 }
 
 void TrialPipeline::while_waiting(std::function<void()> told) { impl_->told = std::move(told); }

@@ -21,6 +21,7 @@ struct PipelineLimits {
   std::int64_t run_memory_limit = 0;  ///< the same of a device's process
   /// Nothing compiles while a candidate runs: the device is the processors that compile. What waits is compiled before anything runs.
   bool alternating = false;
+  std::function<bool()> may_run{};  ///< nothing runs before it says so; what it throws, next() and wait_for() throw
 };
 
 /// Processes are forked from the calling one, which must not have threads; those of the devices at once, so that they start
@@ -46,7 +47,9 @@ class TrialPipeline {
   /// Waits for a job to be settled; in the order in which they are. Ones that a set stop flag cut short are stopped. An ok outcome has the kernel. Throws UserError or DeviceError when a process cannot
   /// start, InternalError when nothing is under way.
   SettledTrial next();
-  /// The same for one of them; others that are settled meanwhile wait for next().
+  /// Would next() return at once? Hears what processes have said, and gives them what to do, without waiting.
+  bool has_settled();
+  /// The same as next() for one of them; others that are settled meanwhile wait for next().
   TrialOutcome wait_for(std::int64_t ticket);
   /// `told` is called every now and then, up to 20 times a second, while next() and wait_for() wait.
   void while_waiting(std::function<void()> told);

@@ -8,17 +8,20 @@
 #include "support/error.h"
 
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 namespace nestor {
 namespace {
 
-/// What every schedule holds, and what was tried on it: searches try the same steps again and again.
+/// What every schedule holds, and what was asked of it or tried on it: searches try the same steps again and again.
 struct TriedData : ScheduleData {
   explicit TriedData(ScheduleData data) : ScheduleData(std::move(data)) {}
   static constexpr std::size_t kMost = 64;
   mutable std::map<std::string, std::shared_ptr<const ScheduleData>> tried;  ///< by the step; null: it cannot be applied
+  mutable std::optional<std::vector<Step>> own_steps;                        ///< as values
 };
 
 }  // namespace
@@ -64,7 +67,15 @@ const std::vector<Composite>& Schedule::composites() const { return data_->facts
 std::int64_t Schedule::guarded_sizes() const { return data_->facts->guarded_sizes(); }
 bool Schedule::reassociation_allowed() const { return data_->facts->reassociation; }
 const Tree& Schedule::tree() const { return data_->tree; }
-const std::vector<Step>& Schedule::steps() const { return data_->steps; }
+
+const std::vector<Step>& Schedule::steps() const {
+  auto& own = static_cast<const TriedData&>(*data_).own_steps;
+  if (own) return *own;
+  own.emplace();
+  for (const auto& step : data_->steps) own->push_back(*step);
+  return *own;
+}
+
 const std::vector<StageDirective>& Schedule::stages() const { return data_->stages; }
 const std::vector<std::string>& Schedule::streaming_tensors() const { return data_->streaming; }
 
@@ -74,11 +85,7 @@ std::vector<Composite> Schedule::active_composites() const {
   return active;
 }
 
-const LoopForm& Schedule::form(const std::string& statement) const {
-  const auto found = data_->forms.find(statement);
-  if (found == data_->forms.end()) internal_error("the schedule has no statement {}", statement);
-  return found->second;
-}
+const LoopForm& Schedule::form(const std::string& statement) const { return data_->forms.at(statement); }
 
 std::vector<std::string> Schedule::loops_of(const std::string& statement) const {
   return TreeIndex(data_->tree).loop_names(statement);

@@ -49,7 +49,7 @@ TEST(Hopeless, IsDecidedByTheSameGuessThatTheCodeHas) {
   for (const auto& [best, finish] : {std::pair(0.0, false), std::pair(1e-6, true), std::pair(guess, false)}) {
     ASSERT_FALSE(one.compile(best, finish)) << best;
     EXPECT_EQ(one.compiled.least_ms, guess);
-    const TileProgram program = target_program(one.problem->schedules.base({}), true);
+    const TileProgram program = target_program(one.problem->schedules->base({}), true);
     EXPECT_EQ(one.compiled.kernel.code, compile_nvptx(program, {.keep_ir = false}).kernel.code);
   }
 }

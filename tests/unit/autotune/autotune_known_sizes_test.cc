@@ -19,7 +19,8 @@ std::set<std::string> sizes_for(const Nest& nest) {
   const Sizes sizes = complete_sizes(nest, {});
   std::set<std::string> fixed = sizes_known_to_products(nest, sizes);
   fixed.merge(sizes_of_short_rows(nest, sizes));
-  return sizes_that_help(nest, sizes, fixed, gpu_space_limits(90, NvptxTarget{}.shared_limit, 132), true);
+  FixedSpaces spaces(nest, sizes, false);
+  return sizes_that_help(spaces, fixed, gpu_space_limits(90, NvptxTarget{}.shared_limit, 132), true);
 }
 
 /// Can the kernels of the first guess be planned with these sizes fixed?

@@ -692,6 +692,35 @@ TEST(Oracle, SumsOfThreeTermsMayBeTakenInAnyOrder) {
   EXPECT_LT(bound_of({0x1p127F, -0x1p127F, 1, 1}, read(0) + read(1)), 1);
 }
 
+TEST(Oracle, AnOutputThatNeedsAllOfLargeProductsIsLeftOut) {
+  using namespace samples;
+  const std::string row = "0 <= i < I", pair = row + " and 0 <= j < J";
+  const Nest nest = NestBuilder("mean_of_rows", {{"I", 6}, {"J", 5}, {"K", 7}})
+                        .tensor("a", TensorRole::input, {"I + K"})
+                        .tensor("b", TensorRole::input, {"J + K"})
+                        .tensor("dot", TensorRole::temporary, {"I", "J"})
+                        .tensor("row", TensorRole::output, {"I"})
+                        .tensor("mean", TensorRole::output, {})
+                        .statement("dot_init[i, j] : " + pair, "dot[i, j]", {}, number(0))
+                        .statement("dot[i, j, k] : " + pair + " and 0 <= k < K", "dot[i, j]", {"a[i + k]", "b[j + k]"},
+                                   read(0) * read(1), ReductionOp::add)
+                        .statement("row_init[i] : " + row, "row[i]", {}, number(0))
+                        .statement("row[i, j] : " + pair, "row[i]", {"dot[i, j]"}, read(0) * read(0), ReductionOp::add)
+                        .statement("mean_init[one] : one = 0", "mean[]", {}, number(0))
+                        .statement("mean[i] : " + row, "mean[]", {"row[i]"}, read(0), ReductionOp::add)
+                        .build();
+  const auto outputs_at = [&](const Sizes& sizes) {
+    const AffordableSamples found = affordable_samples(nest, sizes, {}, make_inputs(nest, sizes, 1), 8, 1);
+    std::set<std::string> compared;
+    for (const OracleSample& sample : found.samples) compared.insert(sample.tensor);
+    return std::pair(compared, found.left_out);
+  };
+  using Outputs = std::pair<std::set<std::string>, std::vector<std::string>>;
+  EXPECT_EQ(outputs_at({{"I", 6}, {"J", 5}, {"K", 7}}), (Outputs{{"mean", "row"}, {}}));
+  // 10^12 products.
+  EXPECT_EQ(outputs_at({{"I", 1 << 20}, {"J", 64}, {"K", 1 << 14}}), (Outputs{{"row"}, {"mean"}}));
+}
+
 TEST(Oracle, AProblemTooExpensiveToCheckIsRefused) {
   const Nest nest = samples::seidel();
   const Sizes sizes{{"T", 100000}, {"Y", 1000}, {"X", 1000}};

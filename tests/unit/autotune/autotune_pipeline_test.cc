@@ -129,13 +129,15 @@ class Pipeline : public ::testing::Test {
   }
 
   /// `alternating`: as on the host.
-  TrialPipeline make(double seconds = 60, int devices = 1, const std::atomic<bool>* stop = nullptr, bool alternating = false) {
+  TrialPipeline make(double seconds = 60, int devices = 1, const std::atomic<bool>* stop = nullptr, bool alternating = false,
+                     std::function<bool()> may_run = nullptr) {
     PipelineLimits limits;
     limits.compilers = 2;
     limits.devices = devices;
     limits.compile_timeout_s = limits.run_timeout_s = seconds;
     limits.memory_limit = std::int64_t{512} << 20;
     limits.alternating = alternating;
+    limits.may_run = std::move(may_run);
     return TrialPipeline(
         limits, [] { return std::make_unique<ScriptedCompiler>(); },
         [](int number) { return std::make_unique<ScriptedDevice>(number); }, stop);
@@ -217,6 +219,25 @@ TEST_F(Pipeline, NothingCompilesWhileAnythingRunsOnTheSameProcessors) {
   EXPECT_TRUE(apart.streaming());
   run_all(apart, std::vector<std::string>(12, "lasting"));
   EXPECT_GT(shared().overlaps, 0);
+}
+
+TEST_F(Pipeline, WhatIsCompiledWaitsUntilItMayRun) {
+  bool may = false;
+  TrialPipeline pipeline = make(60, 1, nullptr, false, [&] { return may; });
+  pipeline.submit(0, job("good"));
+  pipeline.submit(1, job("infeasible"));
+  EXPECT_EQ(pipeline.next().ticket, 1) << "it never runs";
+  while (shared().compiled == 0) EXPECT_FALSE(pipeline.has_settled());
+  for (int k = 0; k < 100; ++k) EXPECT_FALSE(pipeline.has_settled());
+  may = true;
+  while (!pipeline.has_settled()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  EXPECT_EQ(pipeline.next().outcome.status, TrialStatus::ok);
+  EXPECT_FALSE(pipeline.has_settled()) << "nothing is under way";
+}
+
+TEST_F(Pipeline, WhoAsksWhetherItMayRunMayThrow) {
+  TrialPipeline pipeline = make(60, 1, nullptr, false, []() -> bool { throw UserError("the definition takes too long"); });
+  EXPECT_THROW(run_all(pipeline, {"good"}), UserError);
 }
 
 TEST_F(Pipeline, AMemoryHogIsAnOutcome) {

@@ -404,6 +404,20 @@ void take_short_axes(const NestStructure& structure, const FusionGroup& group, c
   shape.rows = static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(shape.rows)));
 }
 
+/// Rows with several short sums each, as products of a row and a small matrix: threads have whole sums, so that fewer rows leave most of them idle.
+void take_rows_of_sums(const NestStructure& structure, const FusionGroup& group, const GpuLimits& limits, GpuShape& shape) {
+  constexpr double kMostTerms = 64, kFewestSums = 8, kSumsOfThread = 8;
+  const double terms = terms_of_sum(structure.loop_groups[static_cast<std::size_t>(group.heaviest)]),
+               sums = points_per_work_tile(structure, group) / std::max(terms, 1.0);
+  if (terms <= 1 || terms > kMostTerms || sums < kFewestSums) return;
+  double all = 1;
+  for (const int axis : group.axes) all *= static_cast<double>(structure.axes[static_cast<std::size_t>(axis)].extent);
+  // Every unit has a few blocks.
+  const double most = std::min(static_cast<double>(shape.threads) * kSumsOfThread / sums, all / (2.0 * limits.units));
+  if (most > static_cast<double>(shape.rows))
+    shape.rows = static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(most)));
+}
+
 }  // namespace
 
 NamedValues values_beside_products(const NestStructure& structure, const FusionGroup& group, const GpuLimits& limits) {
@@ -412,6 +426,7 @@ NamedValues values_beside_products(const NestStructure& structure, const FusionG
   const std::vector<GpuShape> shapes = likely_shapes(tiles.points, limits);
   GpuShape shape = shapes.empty() ? longest_shape(structure, group, limits) : shape_of_rows(tiles, shapes.front());
   if (shape.cluster == 1 && elements_of_work_tile(structure, group) == 1) take_short_axes(structure, group, limits, tiles, shape);
+  if (shape.cluster == 1) take_rows_of_sums(structure, group, limits, shape);
   if (points_per_work_tile(structure, group) <= 1) shape.rows = rows_without_sums(structure, group, tiles, shape, limits);
   if (shape.cluster == 1 && tiles.inside < group.axes.size() && points_per_work_tile(structure, group) <= 1) {
     const Axis& row = structure.axes[static_cast<std::size_t>(group.axes.back())];

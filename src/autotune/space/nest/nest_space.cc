@@ -6,6 +6,7 @@
 #include "autotune/space/gpu/scattered_sums.h"
 #include "autotune/space/gpu/tensor_fusion.h"
 #include "autotune/space/gpu/tensor_steps.h"
+#include "autotune/space/group_choice.h"
 #include "autotune/space/nest/nest_candidate.h"
 #include "autotune/space/product_points.h"
 #include "autotune/space/structure/axes.h"
@@ -103,12 +104,16 @@ class NestSpace : public Space {
 
   const std::vector<Parameter>& parameters() const override { return parameters_; }
   Point baseline() const override;
-  std::vector<Point> defaults() const override;
+  std::vector<Point> defaults() const override {
+    if (!defaults_) defaults_ = likely_points();
+    return *defaults_;
+  }
   Candidate candidate(const Point& point) const override;
 
  private:
   bool has_rule(const std::string& rule) const { return std::find(rules_.begin(), rules_.end(), rule) != rules_.end(); }
   void add(std::string name, std::vector<std::int64_t> choices) { parameters_.push_back({std::move(name), std::move(choices)}); }
+  std::vector<Point> likely_points() const;
   void make_parameters(const RuleVariant& usual);
   std::vector<std::int64_t> tile_choices(std::int64_t extent, bool leading, bool multiplied) const;
   void add_splits(const RuleVariant& usual);
@@ -134,6 +139,7 @@ class NestSpace : public Space {
   std::set<std::string> may_stay_behind_;  ///< leads of rule online whose extremum may stay behind
   std::vector<int> split_axes_;            ///< along which reductions can be cut into parts, when all usual rules are applied
   mutable RuleVariants variants_;
+  mutable std::optional<std::vector<Point>> defaults_;
 };
 
 std::vector<std::int64_t> NestSpace::tile_choices(std::int64_t extent, bool leading, bool multiplied) const {
@@ -212,6 +218,10 @@ void NestSpace::make_parameters(const RuleVariant& usual) {
       reductions.insert(group.reduction_axes.begin(), group.reduction_axes.end());
       if (limits_.gpu) {
         for (const int axis : tiled_by_products(variants_.nest(usual), usual.structure, group)) multiplied.insert(axis);
+        // A few sums with a factor in common are one tile (add_common_factors).
+        for (const int axis : usual_rules_.contains(kFactorRule) ? group.axes : std::vector<int>{}) {
+          if (usual.structure.axes[static_cast<std::size_t>(axis)].extent <= kMostCommonSums) multiplied.insert(axis);
+        }
       }
       for (std::size_t k = 0; k < group.axes.size(); ++k) {
         const bool leading = k + 2 < group.axes.size() && !is_independent(usual, group, group.axes[k]);
@@ -405,7 +415,7 @@ std::optional<NamedValues> NestSpace::tiles_of_tasks(std::int64_t tasks) const {
                      {"tile." + columns.name, column_tile < columns.extent ? column_tile : 0}};
 }
 
-std::vector<Point> NestSpace::defaults() const {
+std::vector<Point> NestSpace::likely_points() const {
   std::vector<Point> points;
   if (limits_.gpu) {
     for (const NamedValues& values :

@@ -8,6 +8,7 @@
 #include "poly/isl/isl_tools.h"
 
 #include <algorithm>
+#include <map>
 #include <optional>
 #include <set>
 #include <string>
@@ -39,6 +40,21 @@ struct Member {
   std::vector<Fold> folds;
   std::set<std::string> read, written;
   std::set<std::string> elsewhere;  ///< read at an index that is made of its dims, but follows none, as a quotient
+  double results = 0;               ///< elements of each tensor that it writes
+};
+
+/// Places of the members that touch a tensor, in order.
+struct Touched {
+  std::vector<std::size_t> readers, writers;
+
+  static bool any_within(const std::vector<std::size_t>& places, std::size_t first, std::size_t last) {
+    const auto next = std::lower_bound(places.begin(), places.end(), first);
+    return next != places.end() && *next < last;
+  }
+  bool written_within(std::size_t first, std::size_t last) const { return any_within(writers, first, last); }
+  bool read_outside(std::size_t first, std::size_t last) const {
+    return !readers.empty() && (readers.front() < first || readers.back() >= last);
+  }
 };
 
 bool is_elsewhere(const Access& read) {
@@ -61,6 +77,10 @@ class Stages {
       made.insert(members_.back().written.begin(), members_.back().written.end());
     }
     for (Member& member : members_) find_elsewhere(member, made);
+    for (std::size_t k = 0; k < members_.size(); ++k) {
+      for (const std::string& tensor : members_[k].read) touched_[tensor].readers.push_back(k);
+      for (const std::string& tensor : members_[k].written) touched_[tensor].writers.push_back(k);
+    }
   }
 
   std::vector<ProductStage> cut() {
@@ -78,6 +98,7 @@ class Stages {
     Member result;
     result.loop_group = u;
     const LoopGroup& loop_group = structure_.loop_groups[static_cast<std::size_t>(u)];
+    result.results = results_of(loop_group);
     for (const std::string& name : loop_group.statements) {
       const Statement& statement = nest_.statement(name);
       result.written.insert(statement.write.tensor);
@@ -220,48 +241,38 @@ class Stages {
 
   /// Does nothing along the axis leave the members?
   bool keeps_columns(std::size_t first, std::size_t last, int axis) const {
-    const std::set<std::string> outside = read_elsewhere(first, last);
     for (std::size_t k = first; k < last; ++k) {
       const LoopGroup& loop_group = structure_.loop_groups[static_cast<std::size_t>(members_[k].loop_group)];
       for (const std::string& name : loop_group.statements) {
         const Access& write = nest_.statement(name).write;
-        const bool leaves = nest_.tensor(write.tensor).role != TensorRole::temporary || outside.contains(write.tensor);
-        if (leaves && has(followed_axes(loop_group, write), axis)) return false;
+        if (!stays(write.tensor, first, last) && has(followed_axes(loop_group, write), axis)) return false;
       }
     }
     return true;
   }
 
-  /// Tensors that others than the members first .. last - 1 read.
-  std::set<std::string> read_elsewhere(std::size_t first, std::size_t last) const {
-    std::set<std::string> found;
-    for (std::size_t k = 0; k < members_.size(); ++k) {
-      if (k < first || k >= last) found.insert(members_[k].read.begin(), members_[k].read.end());
-    }
-    return found;
+  /// Is it a temporary that nobody but the members first .. last - 1 reads?
+  bool stays(const std::string& tensor, std::size_t first, std::size_t last) const {
+    return nest_.tensor(tensor).role == TensorRole::temporary && !touched_.at(tensor).read_outside(first, last);
   }
 
   /// Does a member read what another one makes elsewhere? Tiles are read at their own places.
   bool reads_elsewhere(std::size_t first, std::size_t last) const {
-    std::set<std::string> made;
-    for (std::size_t k = first; k < last; ++k) made.insert(members_[k].written.begin(), members_[k].written.end());
     return std::any_of(members_.begin() + static_cast<std::ptrdiff_t>(first),
                        members_.begin() + static_cast<std::ptrdiff_t>(last), [&](const Member& member) {
-                         return std::any_of(member.elsewhere.begin(), member.elsewhere.end(),
-                                            [&](const std::string& tensor) { return made.contains(tensor); });
+                         return std::any_of(member.elsewhere.begin(), member.elsewhere.end(), [&](const std::string& tensor) {
+                           return touched_.at(tensor).written_within(first, last);
+                         });
                        });
   }
 
   /// Elements of temporaries that only the members touch.
   double kept(std::size_t first, std::size_t last) const {
-    const std::set<std::string> elsewhere = read_elsewhere(first, last);
-    std::set<std::string> counted;
     double elements = 0;
     for (std::size_t k = first; k < last; ++k) {
-      const LoopGroup& loop_group = structure_.loop_groups[static_cast<std::size_t>(members_[k].loop_group)];
       for (const std::string& tensor : members_[k].written) {
-        const bool stays = nest_.tensor(tensor).role == TensorRole::temporary && !elsewhere.contains(tensor);
-        if (stays && counted.insert(tensor).second) elements += results_of(loop_group);
+        // Each counts where it is written first.
+        if (!touched_.at(tensor).written_within(first, k) && stays(tensor, first, last)) elements += members_[k].results;
       }
     }
     return elements;
@@ -299,6 +310,7 @@ class Stages {
   const Nest& nest_;
   const NestStructure& structure_;
   std::vector<Member> members_;
+  std::map<std::string, Touched> touched_;  ///< by tensor
   std::vector<ProductStage> stages_;
   int chains_ = 0;  ///< of products in a row
 };

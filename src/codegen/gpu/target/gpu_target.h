@@ -7,6 +7,8 @@ namespace nestor {
 
 namespace nvptx {
 inline constexpr int kWarpThreads = 32;
+/// Operations on a factor that several rows of a thread have in common, from which on it takes them at once: unpacking a weight takes more.
+inline constexpr int kWorthSharing = 6;
 /// How a message says that a size must be known when compiling; stored reasons of trials are told by it.
 inline constexpr const char* kUnknownSize = "not known when compiling";
 inline constexpr int kWarpgroupThreads = 128;  ///< a warpgroup: four warps

@@ -24,13 +24,22 @@ TileOp rewrite(const TileOp& op, const IntRewriter& rewriter) {
   return result;
 }
 
+void drop_if_true(TileNode& node) {
+  if (!node.condition.is_constant(1)) return;
+  node.kind = TileNode::Kind::sequence;
+  node.condition = {};
+}
+
 TileTree rewrite(const TileTree& tree, const IntRewriter& rewriter) {
   auto result = std::make_shared<TileNode>(*tree);
   if (tree->kind == TileNode::Kind::loop) {
     result->lower = rewriter(tree->lower);
     result->upper = rewriter(tree->upper);
   }
-  if (tree->kind == TileNode::Kind::condition) result->condition = rewriter(tree->condition);
+  if (tree->kind == TileNode::Kind::condition) {
+    result->condition = rewriter(tree->condition);
+    drop_if_true(*result);
+  }
   if (tree->kind == TileNode::Kind::op) result->op = rewrite(tree->op, rewriter);
   for (TileTree& child : result->children) child = rewrite(child, rewriter);
   return result;

@@ -10,6 +10,8 @@ namespace nestor::nvptx {
 
 using IntRewriter = std::function<IntExpr(const IntExpr&)>;
 
+/// Makes a condition that always holds, as where a loop has one iteration, a mere sequence.
+void drop_if_true(TileNode& node);
 TileAccess rewrite(const TileAccess& access, const IntRewriter& rewriter);
 TileOp rewrite(const TileOp& op, const IntRewriter& rewriter);
 TileTree rewrite(const TileTree& tree, const IntRewriter& rewriter);

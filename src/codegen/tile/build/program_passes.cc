@@ -1,6 +1,7 @@
 // Substitution, initialisation folding, and the context as launch constraints.
 #include "codegen/tile/build/program_passes.h"
 
+#include "codegen/tile/analysis/tile_rewrite.h"
 #include "codegen/tile/build/op_builder.h"
 #include "codegen/tile/places/isl_convert.h"
 #include "codegen/tile/seldom_sum.h"
@@ -223,6 +224,7 @@ class SingleIterations {
       for (const auto& [var, value] : values_) substitute_variable(result->op, var, value);
     } else if (tree->kind == TileNode::Kind::condition) {
       result->condition = without(tree->condition);
+      nvptx::drop_if_true(*result);
     } else if (tree->kind == TileNode::Kind::loop) {
       result->lower = without(tree->lower);
       result->upper = without(tree->upper);

@@ -2,6 +2,8 @@
 #include "poly/schedule/order/schedule_data.h"
 
 #include <algorithm>
+#include <map>
+#include <string>
 
 #include "poly/schedule/order/loop_tree.h"
 #include "support/error.h"
@@ -37,17 +39,19 @@ ScheduleData original_order_of(std::shared_ptr<const NestFacts> facts) {
   ScheduleData data;
   const std::vector<Statement>& statements = facts->nest.statements;
   std::vector<Tree> groups;
+  std::map<std::string, LoopForm> forms;
   for (std::size_t begin = 0; begin < statements.size();) {
     std::vector<const Statement*> group;
     std::size_t end = begin;
     for (; end < statements.size() && statements[end].group == statements[begin].group; ++end) {
       group.push_back(&statements[end]);
-      data.forms[statements[end].name] = original_form(statements[end], statements[begin]);
+      forms[statements[end].name] = original_form(statements[end], statements[begin]);
     }
     groups.push_back(group_tree(group));
     begin = end;
   }
   data.tree = make_root(groups);
+  data.forms = StatementForms(forms);
   data.facts = std::move(facts);
   return data;
 }

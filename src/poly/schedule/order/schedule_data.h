@@ -1,7 +1,6 @@
 // What a Schedule holds: facts about its nest, and the order itself.
 #pragma once
 
-#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -16,9 +15,9 @@ namespace nestor {
 
 struct ScheduleData {
   std::shared_ptr<const NestFacts> facts;
-  Tree tree;                              ///< the root is always a sequence
-  std::map<std::string, LoopForm> forms;  ///< by statement
-  std::vector<Step> steps;
+  Tree tree;  ///< the root is always a sequence
+  StatementForms forms;
+  std::vector<std::shared_ptr<const Step>> steps;
   std::vector<StageDirective> stages;
   std::vector<std::string> streaming;
   std::vector<std::size_t> active;  ///< composites whose relaxation this order needs

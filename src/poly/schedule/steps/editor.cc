@@ -70,10 +70,9 @@ ScheduleData ScheduleEditor::applied(const ScheduleData& before, const Step& ste
   const Entry& entry = entry_of(step);
   ScheduleEditor editor(before, step);
   (editor.*entry.member)();
-  editor.check_coefficients();
   with_isl_budget("the proof of step `" + describe(step) + "`", [&] { editor.check_order(before, explain); });
   editor.check_stages();
-  editor.data_.steps.push_back(step);
+  editor.data_.steps.push_back(std::make_shared<const Step>(step));
   return std::move(editor.data_);
 }
 
@@ -137,23 +136,18 @@ void ScheduleEditor::check_new_loop(const std::string& name, const std::string& 
 }
 
 void ScheduleEditor::substitute(const std::vector<std::string>& statements, const std::string& loop, const LinearForm& value) {
+  const auto small = [](std::int64_t c) { return c >= -kLargestCoefficient && c <= kLargestCoefficient; };
   for (const std::string& statement : statements) {
-    LoopForm& form = data_.forms.at(statement);
-    for (LinearForm& dim : form.dims) dim = dim.substitute(loop, value);
-    for (LinearForm& constraint : form.constraints) constraint = constraint.substitute(loop, value);
-  }
-}
-
-void ScheduleEditor::check_coefficients() const {
-  const auto fits = [](const LinearForm& form) {
-    const auto small = [](std::int64_t c) { return c >= -kLargestCoefficient && c <= kLargestCoefficient; };
-    return small(form.constant) &&
-           std::all_of(form.terms.begin(), form.terms.end(), [&](const auto& term) { return small(term.second); });
-  };
-  for (const auto& [statement, form] : data_.forms) {
-    const bool fine = std::all_of(form.dims.begin(), form.dims.end(), fits) &&
-                      std::all_of(form.constraints.begin(), form.constraints.end(), fits);
-    if (!fine) user_error("{}the factors of all steps together are too large for statement {}", where(), statement);
+    LoopForm& form = data_.forms.change(statement);
+    for (std::vector<LinearForm>* forms : {&form.dims, &form.constraints}) {
+      for (LinearForm& each : *forms) {
+        if (each.coefficient(loop) == 0) continue;
+        each = each.substitute(loop, value);
+        const bool fits = small(each.constant) &&
+                          std::all_of(each.terms.begin(), each.terms.end(), [&](const auto& term) { return small(term.second); });
+        if (!fits) user_error("{}the factors of all steps together are too large for statement {}", where(), statement);
+      }
+    }
   }
 }
 

@@ -90,9 +90,8 @@ class ScheduleEditor {
   void check_new_loop(const std::string& name, const std::string& replaced) const;
   /// Loops from the first to the last of `wanted`, which must lie on one perfect chain.
   std::vector<Tree> perfect_chain(const std::vector<Tree>& wanted) const;
-  /// Substitutes a loop by a form in the dims and constraints of statements.
+  /// Substitutes a loop by a form in the dims and constraints of statements. Throws UserError where coefficients get too large.
   void substitute(const std::vector<std::string>& statements, const std::string& loop, const LinearForm& value);
-  void check_coefficients() const;
   void check_stages() const;
   void rename_in_stages(const std::string& from, const std::string& to);
   void drop_idle_stages();

@@ -48,7 +48,8 @@ void empty_accesses_of_empty_domains(Nest& nest) {
 
 void ScheduleEditor::apply_rule() {
   args_.expect(1, SIZE_MAX);
-  const bool first = std::all_of(data_.steps.begin(), data_.steps.end(), [](const Step& s) { return s.name == "apply_rule"; });
+  const bool first =
+      std::all_of(data_.steps.begin(), data_.steps.end(), [](const auto& each) { return each->name == "apply_rule"; });
   if (!first) user_error("{}algebra comes before any loop step; start from the nest and apply the rule first", where());
   std::vector<std::string> target;
   for (std::size_t k = 1; k < args_.count(); ++k) {
@@ -67,7 +68,7 @@ void ScheduleEditor::apply_rule() {
   RuleResult& result = *found;
   if (const std::string why = objection_to_form(result.nest, &facts.nest); !why.empty() && objection_to_form(facts.nest).empty())
     user_error("{}the rule leaves a nest that is not well formed, which is a bug of Nestor: {}", where(), why);
-  std::vector<Step> steps = std::move(data_.steps);
+  std::vector<std::shared_ptr<const Step>> steps = std::move(data_.steps);
   data_ = original_order_of(std::make_shared<const NestFacts>(facts.original, std::move(result.nest), std::move(composites),
                                                               facts.reassociation || result.reassociation));
   data_.steps = std::move(steps);
@@ -93,7 +94,7 @@ void ScheduleEditor::split_loop(const std::string& name, std::int64_t factor, co
   value.add(LinearForm::variable(outer), factor).add(LinearForm::variable(inner));
   substitute(statements, name, value);
   for (const std::string& statement : statements) {
-    std::vector<LinearForm>& constraints = data_.forms.at(statement).constraints;
+    std::vector<LinearForm>& constraints = data_.forms.change(statement).constraints;
     constraints.push_back(LinearForm::variable(inner));
     constraints.push_back(LinearForm{{{inner, -1}}, factor - 1});
   }

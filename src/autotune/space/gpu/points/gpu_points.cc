@@ -15,9 +15,11 @@
 #include "autotune/space/structure/axes.h"
 #include "autotune/space/structure/rule_steps.h"
 #include "autotune/space/window_points.h"
+#include "poly/algebra/values/nest_edit.h"
 #include "support/rounding.h"
 
 #include <algorithm>
+#include <bit>
 #include <limits>
 #include <map>
 #include <optional>
@@ -393,6 +395,52 @@ void add_scattered(const GpuPointSource& source, const RuleChoice& choice, std::
   }
 }
 
+/// Do all factors that the second choice stores, and the first does not, take several operations, and are they read by so few results each that
+/// storing them takes more than making them where they are multiplied?
+bool has_few_columns(const GpuPointSource& source, const RuleChoice& made, const RuleChoice& stored) {
+  constexpr double kFewColumns = kMostCommonSums;
+  const RuleVariant& variant = source.variants.at(stored);
+  const Nest &before = source.variants.nest(source.variants.at(made)), &after = source.variants.nest(variant);
+  const auto points = [&](const Statement& statement) {
+    const std::vector<LoopGroup>& all = variant.structure.loop_groups;
+    return std::find_if(all.begin(), all.end(),
+                        [&](const LoopGroup& each) {
+                          return std::find(each.statements.begin(), each.statements.end(), statement.name) !=
+                                 each.statements.end();
+                        })
+        ->points;
+  };
+  bool any = false, few = true;
+  for (const Statement& factor : after.statements) {
+    if (before.find_statement(factor.name) != nullptr) continue;
+    any = true;
+    int operations = 0;
+    factor.value.visit([&](const ScalarExpr& expr) { operations += expr.args().empty() ? 0 : 1; });
+    few = few && operations >= nvptx::kWorthSharing;
+    for (const Statement* reader : readers_of(after, factor.write.tensor))
+      few = few && points(*reader) <= kFewColumns * points(factor);
+  }
+  return any && few;
+}
+
+/// Sums of which a few neighbours have a factor in common: a warp has all of these, and makes the factor once (most_rows_at_once()).
+void add_common_factors(const GpuPointSource& source, const RuleChoice& choice, std::vector<NamedValues>& points) {
+  const RuleVariant& variant = source.variants.at(choice);
+  const FusionGroup& group = source.variants.heaviest(variant, Fusion::maximal);
+  const LoopGroup& heavy = variant.structure.loop_groups[static_cast<std::size_t>(group.heaviest)];
+  for (const int axis : group.axes) {
+    const std::int64_t extent = variant.structure.axes[static_cast<std::size_t>(axis)].extent;
+    const int position = heavy.position_of(axis);
+    if (position < 0 || extent < 2 || extent > kMostCommonSums) continue;
+    NamedValues values{{"threads", nvptx::kWarpThreads}, {"cluster", 1}, {"reduction_axis", -1}};
+    for (const int other : group.axes) {
+      const auto tile = other == axis ? std::bit_ceil(static_cast<std::uint64_t>(extent)) : 1;
+      values["tile." + variant.structure.axes[static_cast<std::size_t>(other)].name] = static_cast<std::int64_t>(tile);
+    }
+    points.push_back(completed(source, choice, Fusion::maximal, std::move(values)));
+  }
+}
+
 /// The first guess with other shapes of the products beside its main group, behind a few others.
 void add_shapes_beside(const GpuPointSource& source, std::vector<NamedValues>& points) {
   constexpr std::size_t kFewGuesses = 3;
@@ -438,6 +486,15 @@ std::vector<NamedValues> likely_gpu_values(const GpuPointSource& source) {
   if (solves) add_recurrences(source, simple, true, points);
   RuleChoice whole_factors = simple;
   const bool stores_factors = whole_factors.rules.erase(kFactorRule) > 0;
+  // Of few columns, as where one token meets packed weights: all of it in one kernel, before anything else.
+  if (stores_factors && has_few_columns(source, whole_factors, simple)) {
+    std::vector<NamedValues> made;
+    add_common_factors(source, whole_factors, made);
+    add_few_results(source, whole_factors.rules, made);
+    add_row_values(source, whole_factors, made);
+    add_product_values(source, whole_factors, made);
+    points.insert(points.begin(), made.begin(), made.end());
+  }
   std::vector<NamedValues> parts_of_stored, parts_of_whole;
   add_parts_of_products(source, simple, false, parts_of_stored);
   // A factor of a few operations may take less than to store it.

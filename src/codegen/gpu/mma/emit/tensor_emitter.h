@@ -162,6 +162,8 @@ class TensorEmitter {
   Value* shared_element(const TensorOp& op, int read, const FragmentPlace& place);
   llvm::LoadInst* load_element(const TileAccess& access, Value* address);  ///< as it lies in memory
   Value* argument_load(const TileAccess& access, Value* address);
+  Value* load_where(Value* wanted, const TileAccess& access, Value* address);
+  bool written_here(int buffer) const;
   Value* argument_address(const TileAccess& access, bool bounded = false);
   Value* fragment_value(int buffer, const FragmentPlace& place);
   int number_in(const Fragment& fragment, const FragmentPlace& place) const;

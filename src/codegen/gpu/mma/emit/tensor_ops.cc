@@ -98,17 +98,41 @@ llvm::Value* TensorEmitter::argument_address(const TileAccess& access, bool boun
   return b_.CreateInBoundsGEP(element_type(b_.getContext(), buffer.type), arguments_.pointers.at(access.buffer), offset);
 }
 
+/// Does this kernel write the buffer?
+bool TensorEmitter::written_here(int buffer) const {
+  return std::any_of(plan_->ops.begin(), plan_->ops.end(), [&](const TensorOp& op) { return op.op.write.buffer == buffer; });
+}
+
+/// An element, or anything where `wanted` (null: everywhere) does not hold: the argument's first element, unless other threads may be writing that.
+llvm::Value* TensorEmitter::load_where(Value* wanted, const TileAccess& access, Value* address) {
+  if (wanted == nullptr) return argument_load(access, address);
+  if (!written_here(access.buffer))
+    return argument_load(access, b_.CreateSelect(wanted, address, arguments_.pointers.at(access.buffer)));
+  llvm::LLVMContext& context = b_.getContext();
+  auto* inside = llvm::BasicBlock::Create(context, "element", &function_);
+  auto* after = llvm::BasicBlock::Create(context, "after", &function_);
+  llvm::BasicBlock* from = b_.GetInsertBlock();
+  b_.CreateCondBr(wanted, inside, after);
+  b_.SetInsertPoint(inside);
+  Value* element = argument_load(access, address);
+  llvm::BasicBlock* loaded = b_.GetInsertBlock();
+  b_.CreateBr(after);
+  b_.SetInsertPoint(after);
+  llvm::PHINode* result = b_.CreatePHI(element->getType(), 2);
+  result->addIncoming(element, loaded);
+  result->addIncoming(llvm::Constant::getNullValue(element->getType()), from);
+  return result;
+}
+
 /// An element of an argument; outside of the op's points, and where `wanted` (null: nowhere) does not hold, there may be none: then it
-/// is the argument's first element.
+/// is anything.
 llvm::Value* TensorEmitter::argument_element(const TensorOp& op, const TileAccess& access, const FragmentPlace& place,
                                              Value* wanted) {
   Tests tests = masks(op, op.memory_mask);
   Value* test = inside(op, tests, place);
   if (wanted != nullptr) test = test == nullptr ? wanted : b_.CreateAnd(test, wanted);
   set_point(op, place);
-  Value* address = argument_address(access);
-  if (test != nullptr) address = b_.CreateSelect(test, address, arguments_.pointers.at(access.buffer));
-  return argument_load(access, address);
+  return load_where(test, access, argument_address(access));
 }
 
 /// An element that a row, a column or the whole tile shares is loaded once for all of them. Beyond the op's points, where the argument may have
@@ -121,7 +145,7 @@ llvm::Value* TensorEmitter::shared_element(const TensorOp& op, int read, const F
            });
   };
   const bool by_row = uses(op.row), by_column = uses(op.column);
-  if (by_row && by_column) return nullptr;
+  if ((by_row && by_column) || written_here(access.buffer)) return nullptr;
   Value*& known =
       shared_elements_[{read, by_row ? 2 * place.tile + place.half : -1, by_column ? 2 * place.pair + place.element : -1}];
   if (known == nullptr) {

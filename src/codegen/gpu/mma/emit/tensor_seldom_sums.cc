@@ -144,9 +144,7 @@ llvm::Value* TensorEmitter::direct_sum(const TensorOp& op, Value* number) {
   ScalarLeaves leaves;
   leaves.read = [&](int ordinal, Value* wanted) {
     const TileAccess& access = op.op.reads.at(static_cast<std::size_t>(ordinal));
-    Value* address = argument_address(access);
-    if (wanted != nullptr) address = b_.CreateSelect(wanted, address, arguments_.pointers.at(access.buffer));
-    return argument_load(access, address);
+    return load_where(wanted, access, argument_address(access));
   };
   leaves.index = [&](int ordinal) {
     return b_.CreateTrunc(integer(op.op.indices.at(static_cast<std::size_t>(ordinal))), b_.getInt32Ty());

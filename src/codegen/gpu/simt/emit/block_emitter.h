@@ -154,7 +154,9 @@ class BlockEmitter {
   std::vector<std::vector<Value*>> partials_of_rows(const std::vector<const BlockOp*>& together);
   void add_rows(const std::vector<const BlockOp*>& together, const std::vector<std::vector<llvm::Value*>>& sums);
   PairRow pair_row(const std::vector<const BlockOp*>& together, int slot);
-  Loaded read_pairs(const BlockOp& op, bool along_column, int width, Slot slot);
+  /// What reads of a term follow: its row or nothing; its column alone; both.
+  enum class PairRead : std::uint8_t { row, column, both };
+  Loaded read_pairs(const BlockOp& op, PairRead wanted, int width, Slot slot);
   void add_pairs(const std::vector<const BlockOp*>& together, const std::vector<PairRow>& rows,
                  const std::vector<std::vector<Value*>>& sums, int width, int column_slot);
   // sums of neighbouring rows that share what they read

@@ -1,5 +1,6 @@
 // Reductions along columns whose threads have several rows each, and whose terms combine what belongs to a row with what belongs to a column
-// (forces between bodies): a column is loaded once for all of a thread's rows, and what belongs to these stays in registers.
+// (forces between bodies): a column is loaded once for all of a thread's rows, and what belongs to these stays in registers. What belongs to
+// both is loaded for each (packed weights, unpacked once for the rows that they meet).
 #include "codegen/gpu/simt/emit/block_emitter.h"
 #include "codegen/tile/analysis/conditions.h"
 
@@ -20,9 +21,13 @@ bool BlockEmitter::takes_rows_at_once(const std::vector<const BlockOp*>& togethe
   return std::all_of(together.begin(), together.end(), [&](const BlockOp* op) {
     if (!op->unroll_rows || op->unroll_columns || op->crosses_warps() || op->fused || op->deferred || op->warp_lead >= 0)
       return false;
-    // Where a slot has no row another one is read in its place, which must be nobody's business.
+    // Where a slot has no row another one is read in its place, which must be nobody's business: what threads of this kernel write is.
+    const auto is_written = [&](const TileAccess& read) {
+      return std::any_of(plan_->ops.begin(), plan_->ops.end(),
+                         [&](const BlockOp& other) { return other.op.write.buffer == read.buffer; });
+    };
     const auto is_free = [&](const TileAccess& read) {
-      return plan_->placement(read.buffer) == nullptr || plan_->in_registers(read);
+      return plan_->in_registers(read) || (plan_->placement(read.buffer) == nullptr && !is_written(read));
     };
     if (!std::all_of(op->op.reads.begin(), op->op.reads.end(), is_free)) return false;
     return fits_rows_at_once(*op);
@@ -88,15 +93,19 @@ BlockEmitter::PairRow BlockEmitter::pair_row(const std::vector<const BlockOp*>& 
   }
   for (const BlockOp* op : together) {
     name_dims(lead, *op);
-    row.loaded.push_back(read_pairs(*op, false, 1, {slot, 0}));
+    row.loaded.push_back(read_pairs(*op, PairRead::row, 1, {slot, 0}));
   }
   environment_ = outer;
   return row;
 }
 
-/// What the op reads along its column, or all else. Reads behind a condition are made where they are inside of the tensor; what they give
+/// What the op reads of that kind. Reads behind a condition are made where they are inside of the tensor; what they give
 /// elsewhere is used nowhere.
-BlockEmitter::Loaded BlockEmitter::read_pairs(const BlockOp& op, bool along_column, int width, Slot slot) {
+BlockEmitter::Loaded BlockEmitter::read_pairs(const BlockOp& op, PairRead wanted, int width, Slot slot) {
+  const auto kind_of = [&](const TileAccess& access) {
+    if (!uses_any(access, op.op.dims[static_cast<std::size_t>(op.column)].var)) return PairRead::row;
+    return follows_rows(op, access) ? PairRead::both : PairRead::column;
+  };
   std::set<int> reads;
   op.op.value.visit([&](const ScalarExpr& node) {
     if (node.op() == ScalarOp::read) reads.insert(node.ordinal());
@@ -105,7 +114,7 @@ BlockEmitter::Loaded BlockEmitter::read_pairs(const BlockOp& op, bool along_colu
   Loaded loaded;
   for (const int ordinal : reads) {
     const TileAccess& access = op.op.reads[static_cast<std::size_t>(ordinal)];
-    if (uses_any(access, op.op.dims[static_cast<std::size_t>(op.column)].var) != along_column) continue;
+    if (kind_of(access) != wanted) continue;
     if (always.contains(ordinal) || plan_->in_registers(access)) {
       loaded[ordinal] = load_read(op, ordinal, width, slot);
       continue;
@@ -123,7 +132,7 @@ void BlockEmitter::add_pairs(const std::vector<const BlockOp*>& together, const 
   std::vector<Loaded> columns;
   for (const BlockOp* op : together) {
     name_dims(lead, *op);
-    columns.push_back(read_pairs(*op, true, width, {0, column_slot}));
+    columns.push_back(read_pairs(*op, PairRead::column, width, {0, column_slot}));
   }
   for (std::size_t slot = 0; slot < rows.size(); ++slot) {
     for (const auto& [var, value] : rows[slot].dims) environment_[var] = value;
@@ -135,6 +144,7 @@ void BlockEmitter::add_pairs(const std::vector<const BlockOp*>& together, const 
         loaded[ordinal] = std::vector<Value*>(static_cast<std::size_t>(width), values[0]);
       const ElementType type = op.sum_type();
       const Slot at{static_cast<int>(slot), column_slot};
+      loaded.merge(read_pairs(op, PairRead::both, width, at));
       Value* holds = op.op.guard.defined() ? condition(op.op.guard) : nullptr;
       for (Value* value : convert(point_values(op, op.op.value, width, at, loaded), op.op.value.type(), type)) {
         Value* old = read_sums(op, {sums[slot][k]})[0];

@@ -285,9 +285,11 @@ bool divides_well(const BlockOp& op, const Layout& layout);
 
 /// Positions of dims of known extents at each of their points, the last dim moving first.
 std::vector<std::vector<std::int64_t>> points_of_dims(const BlockOp& op, const std::vector<int>& dims);
-/// Rows of a thread that a reduction along columns takes at once, at most: each operand follows rows or columns, and not both. More where none
-/// follows rows, as counts of the values of each kind have it. 0: rows come one by one.
+/// Rows of a thread that a reduction along columns takes at once, at most: each operand follows rows or columns, and not both, unless what belongs
+/// to a column takes some operations. More where none follows rows, as counts of the values of each kind have it. 0: rows come one by one.
 std::int64_t most_rows_at_once(const BlockOp& op);
+/// Is it at another place in each row?
+bool follows_rows(const BlockOp& op, const TileAccess& access);
 /// Does the reduction take all rows of a thread at once in its layout?
 bool fits_rows_at_once(const BlockOp& op);
 /// Does no operand of such a reduction follow rows?

@@ -166,7 +166,9 @@ bool has_strided_columns(const BlockPlan& plan) {
   return std::any_of(plan.ops.begin(), plan.ops.end(), [](const BlockOp& op) {
     return op.reduces_columns() && std::any_of(op.op.reads.begin(), op.op.reads.end(), [&](const TileAccess& read) {
              const std::string& column = op.op.dims[op.column].var;
-             return uses_any(read, column) && read.index.back().coefficient(column) != 1;
+             // Words that several columns lie in are nearer still.
+             const bool packed = read.index.back().uses(column) && !read.index.back().coefficient(column);
+             return uses_any(read, column) && read.index.back().coefficient(column) != 1 && !packed;
            });
   });
 }
@@ -290,18 +292,52 @@ bool rows_may_stand_inside(const BlockOp& op) {
 
 }  // namespace
 
+bool follows_rows(const BlockOp& op, const TileAccess& access) {
+  return std::any_of(access.index.begin(), access.index.end(), [&](const IntExpr& index) { return follows_rows(op, index); });
+}
+
+namespace {
+
+/// Operations of the expression, or of those parts of it that follow no rows, with something along the column.
+struct ColumnWork {
+  bool rows = false, column = false;
+  int operations = 0;
+};
+
+ColumnWork column_work(const BlockOp& op, const ScalarExpr& expr) {
+  const std::string& column = op.op.dims[static_cast<std::size_t>(op.column)].var;
+  if (expr.op() == ScalarOp::read) {
+    const TileAccess& access = op.op.reads[static_cast<std::size_t>(expr.ordinal())];
+    return {follows_rows(op, access), uses_any(access, column), 0};
+  }
+  if (expr.op() == ScalarOp::index) {
+    const IntExpr& index = op.op.indices[static_cast<std::size_t>(expr.ordinal())];
+    return {follows_rows(op, index), index.uses(column), 0};
+  }
+  ColumnWork all;
+  int shared = 0;
+  for (const ScalarExpr& arg : expr.args()) {
+    const ColumnWork part = column_work(op, arg);
+    all.rows = all.rows || part.rows;
+    all.column = all.column || part.column;
+    shared += part.operations;
+  }
+  all.operations = shared + (!all.rows && all.column ? 1 : 0);
+  return all;
+}
+
+}  // namespace
+
 std::int64_t most_rows_at_once(const BlockOp& op) {
   if (!op.reduces_columns() || op.rows.empty() || op.divided >= 0 || op.ahead > 0 || op.op.kind == OpKind::points) return 0;
   if (!rows_may_stand_inside(op)) return 0;
-  bool has_columns = false;
+  bool has_columns = false, has_both = false;
   for (const TileAccess& read : op.op.reads) {
-    const bool along = uses_any(read, op.op.dims[op.column].var);
-    const bool row =
-        std::any_of(read.index.begin(), read.index.end(), [&](const IntExpr& index) { return follows_rows(op, index); });
-    if (row && along) return 0;
-    has_columns = has_columns || along;
+    const bool along = uses_any(read, op.op.dims[op.column].var), row = follows_rows(op, read);
+    has_both = has_both || (row && along);
+    has_columns = has_columns || (along && !row);
   }
-  if (!has_columns) return 0;
+  if (!has_columns || (has_both && column_work(op, op.op.value).operations < kWorthSharing)) return 0;
   return reads_rows(op) ? kMostPairRows : kMostSharedRows;
 }
 
