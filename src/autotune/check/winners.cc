@@ -47,9 +47,8 @@ void refuse_unchecked(const CheckReport& check, const AffordableSamples& samples
   if (compared || outcome.status != TrialStatus::ok) return;
   outcome.status = TrialStatus::infeasible;
   outcome.reason =
-      "its results cannot be checked: the definition takes too long to evaluate at the tuned sizes, and at smaller ones that "
-      "this "
-      "kernel takes";
+      "its results cannot be checked: the definition takes too long to evaluate at the tuned sizes, and at smaller ones "
+      "that this kernel takes";
 }
 
 }  // namespace nestor

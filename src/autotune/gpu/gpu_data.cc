@@ -13,7 +13,6 @@
 #include <cerrno>
 #include <cstring>
 #include <functional>
-#include <map>
 #include <string>
 #include <utility>
 
@@ -52,26 +51,6 @@ AffordableSamples samples_from(const nlohmann::json& json) {
   return found;
 }
 
-void write_all(int file, const std::vector<std::uint8_t>& bytes) {
-  for (std::size_t done = 0; done < bytes.size();) {
-    const ssize_t written = write(file, bytes.data() + done, bytes.size() - done);
-    if (written < 0 && errno == EINTR) continue;
-    if (written <= 0) throw LackOfResources(fmt::format("cannot keep reference values: {}", std::strerror(errno)));
-    done += static_cast<std::size_t>(written);
-  }
-}
-
-std::vector<std::uint8_t> read_all(int file) {
-  std::vector<std::uint8_t> bytes(static_cast<std::size_t>(std::max<off_t>(lseek(file, 0, SEEK_END), 0)));
-  for (std::size_t done = 0; done < bytes.size();) {
-    const ssize_t read = pread(file, bytes.data() + done, bytes.size() - done, static_cast<off_t>(done));
-    if (read < 0 && errno == EINTR) continue;
-    if (read <= 0) internal_error("reference values cannot be read back: {}", std::strerror(errno));
-    done += static_cast<std::size_t>(read);
-  }
-  return bytes;
-}
-
 /// What went wrong, as a message: its kind and words.
 nlohmann::json failure_in(const std::function<void()>& work) {
   try {
@@ -104,7 +83,10 @@ GpuData::GpuData(const TrialProblem& tried, const MeasureOptions& options) {
                    for (std::size_t set = 0; set < inputs_.size(); ++set)
                      sets.push_back(to_json(affordable_samples(tried.definition, tried.sizes, options.scalars, inputs_[set],
                                                                options.oracle_samples, options.data_seed + set)));
-                   write_all(file_, nlohmann::json::to_cbor(sets));
+                   const std::vector<std::uint8_t> bytes = nlohmann::json::to_cbor(sets);
+                   const auto keep = [&](std::size_t done) { return write(file_, bytes.data() + done, bytes.size() - done); };
+                   if (!transfer_all(bytes.size(), keep))
+                     throw LackOfResources(fmt::format("cannot keep reference values: {}", std::strerror(errno)));
                  }));
   });
 }
@@ -131,12 +113,15 @@ bool GpuData::complete() {
   return complete_ = true;
 }
 
-void GpuData::read_samples() const {
-  for (const nlohmann::json& set : nlohmann::json::from_cbor(read_all(file_))) samples_.push_back(samples_from(set));
-}
-
 const AffordableSamples& GpuData::samples(std::size_t set) const {
-  if (samples_.empty()) read_samples();
+  if (samples_.empty()) {
+    std::vector<std::uint8_t> bytes(static_cast<std::size_t>(std::max<off_t>(lseek(file_, 0, SEEK_END), 0)));
+    const auto take = [&](std::size_t done) {
+      return pread(file_, bytes.data() + done, bytes.size() - done, static_cast<off_t>(done));
+    };
+    if (!transfer_all(bytes.size(), take)) internal_error("reference values cannot be read back: {}", std::strerror(errno));
+    for (const nlohmann::json& found : nlohmann::json::from_cbor(bytes)) samples_.push_back(samples_from(found));
+  }
   return samples_.at(set);
 }
 

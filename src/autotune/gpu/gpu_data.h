@@ -15,8 +15,7 @@ namespace nestor {
 /// One set of data, two where that is cheap; the first one is timed as well. Processes that are forked meanwhile inherit it. Not copyable.
 class GpuData {
  public:
-  /// Makes the inputs, some hundred MiB a second, and starts the process. No other thread may run meanwhile. `tried` is copied as far as it
-  /// is needed.
+  /// Makes the inputs, some hundred MiB a second, and starts the process. No other thread may run meanwhile.
   GpuData(const TrialProblem& tried, const MeasureOptions& options);
   ~GpuData();
   GpuData(const GpuData&) = delete;
@@ -37,8 +36,6 @@ class GpuData {
   const AffordableSamples& samples(std::size_t set) const;
 
  private:
-  void read_samples() const;
-
   std::vector<HostTensors> inputs_;
   std::int64_t argument_bytes_ = 0;
   WorkerProcess process_;

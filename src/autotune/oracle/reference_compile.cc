@@ -374,18 +374,28 @@ std::optional<double> DefinitionCost::at(const Sizes& sizes) const {
   return cost;
 }
 
-std::optional<double> cost_of_first_elements(const Nest& nest, const Sizes& sizes) {
+namespace {
+
+/// Of the first element of each of some tensors, with all that it needs.
+std::optional<double> cost_of_first(const Nest& nest, const Sizes& sizes, const std::vector<const Tensor*>& tensors,
+                                    DefinitionCost::Products products) {
   std::map<std::string, isl::set> first;
+  for (const Tensor* tensor : tensors) first.emplace(tensor->name, at_sizes(tensor_box(*tensor), sizes).lexmin());
+  return DefinitionCost(needed_part(nest, sizes, first), products).at(sizes);
+}
+
+}  // namespace
+
+std::optional<double> cost_of_first_elements(const Nest& nest, const Sizes& sizes) {
+  std::vector<const Tensor*> outputs;
   for (const Tensor& tensor : nest.tensors) {
-    if (tensor.role == TensorRole::output) first.emplace(tensor.name, at_sizes(tensor_box(tensor), sizes).lexmin());
+    if (tensor.role == TensorRole::output) outputs.push_back(&tensor);
   }
-  return DefinitionCost(needed_part(nest, sizes, first)).at(sizes);
+  return cost_of_first(nest, sizes, outputs, DefinitionCost::Products::one_by_one);
 }
 
 std::optional<double> cost_of_first_element(const Nest& nest, const Sizes& sizes, const std::string& output) {
-  std::map<std::string, isl::set> first;
-  first.emplace(output, at_sizes(tensor_box(nest.tensor(output)), sizes).lexmin());
-  return DefinitionCost(needed_part(nest, sizes, first), DefinitionCost::Products::side_by_side).at(sizes);
+  return cost_of_first(nest, sizes, {&nest.tensor(output)}, DefinitionCost::Products::side_by_side);
 }
 
 Reference::Reference(const Nest& nest, const Sizes& sizes, const std::map<std::string, double>& scalars,

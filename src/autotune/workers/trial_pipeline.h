@@ -21,7 +21,7 @@ struct PipelineLimits {
   std::int64_t run_memory_limit = 0;  ///< the same of a device's process
   /// Nothing compiles while a candidate runs: the device is the processors that compile. What waits is compiled before anything runs.
   bool alternating = false;
-  std::function<bool()> may_run{};  ///< nothing runs before it says so; what it throws, next() and wait_for() throw
+  std::function<bool()> may_run{};  ///< nothing runs before it says so; what it throws, every function throws that hands jobs on
 };
 
 /// Processes are forked from the calling one, which must not have threads; those of the devices at once, so that they start

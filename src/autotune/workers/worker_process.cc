@@ -44,16 +44,6 @@ std::vector<std::uint8_t> message_bytes(const nlohmann::json& message) {
   return bytes;
 }
 
-bool transfer_all(std::size_t size, const std::function<ssize_t(std::size_t)>& transfer) {
-  for (std::size_t done = 0; done < size;) {
-    const ssize_t moved = transfer(done);
-    if (moved < 0 && errno == EINTR) continue;
-    if (moved <= 0) return false;
-    done += static_cast<std::size_t>(moved);
-  }
-  return true;
-}
-
 void limit_resources(std::int64_t memory) {
   const rlimit no_core{0, 0};
   setrlimit(RLIMIT_CORE, &no_core);
@@ -240,6 +230,16 @@ void wait_for_any(const std::vector<const WorkerProcess*>& workers) {
     sockets.push_back({worker->socket(), static_cast<short>(wanted), 0});
   }
   if (poll(sockets.data(), sockets.size(), 50) < 0 && errno != EINTR) internal_error("poll: {}", std::strerror(errno));
+}
+
+bool transfer_all(std::size_t size, const std::function<ssize_t(std::size_t)>& transfer) {
+  for (std::size_t done = 0; done < size;) {
+    const ssize_t moved = transfer(done);
+    if (moved < 0 && errno == EINTR) continue;
+    if (moved <= 0) return false;
+    done += static_cast<std::size_t>(moved);
+  }
+  return true;
 }
 
 bool send_message(int socket, const nlohmann::json& message) {

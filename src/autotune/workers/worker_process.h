@@ -27,6 +27,10 @@ inline double milliseconds_since(WorkerClock::time_point start) {
   return std::chrono::duration<double, std::milli>(WorkerClock::now() - start).count();
 }
 
+/// Moves so many bytes: `transfer` moves some from the given offset on, as read() and write() do, and is called again after signals. False where
+/// it fails or the other end is gone.
+bool transfer_all(std::size_t size, const std::function<ssize_t(std::size_t)>& transfer);
+
 /// A message is length-prefixed CBOR. False when the other end is gone.
 bool send_message(int socket, const nlohmann::json& message);
 /// Blocks until a whole message is there; nothing when the other end is gone or sent what is no message.

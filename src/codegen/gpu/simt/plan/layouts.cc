@@ -270,9 +270,7 @@ bool follows_rows(const BlockOp& op, const IntExpr& expr) {
 }
 
 bool reads_rows(const BlockOp& op) {
-  return std::any_of(op.op.reads.begin(), op.op.reads.end(), [&](const TileAccess& read) {
-    return std::any_of(read.index.begin(), read.index.end(), [&](const IntExpr& index) { return follows_rows(op, index); });
-  });
+  return std::any_of(op.op.reads.begin(), op.op.reads.end(), [&](const TileAccess& read) { return follows_rows(op, read); });
 }
 
 /// Can rows stand inside of the loops over all else?
@@ -315,14 +313,13 @@ ColumnWork column_work(const BlockOp& op, const ScalarExpr& expr) {
     return {follows_rows(op, index), index.uses(column), 0};
   }
   ColumnWork all;
-  int shared = 0;
   for (const ScalarExpr& arg : expr.args()) {
     const ColumnWork part = column_work(op, arg);
     all.rows = all.rows || part.rows;
     all.column = all.column || part.column;
-    shared += part.operations;
+    all.operations += part.operations;
   }
-  all.operations = shared + (!all.rows && all.column ? 1 : 0);
+  all.operations += !all.rows && all.column ? 1 : 0;
   return all;
 }
 
