@@ -96,39 +96,61 @@ def check(library, status):
         raise _ERRORS.get(status, InternalError)(message)
 
 
+def shown(value):
+    """A value as messages show it, cut where it is long."""
+    if isinstance(value, int) and value.bit_length() >= 256:
+        return f"a number of {value.bit_length()} bits"
+    return f"{value!r:.100}"
+
+
 def integer(value, what, bits=64):
     """The value, an integer of so many bits. Raises UserError for another one, which ctypes would cut off silently."""
     try:
+        if isinstance(value, bool):
+            raise TypeError
         number = operator.index(value)
     except TypeError:
-        raise UserError(f"{what} must be an integer, not {value!r:.100}") from None
+        raise UserError(f"{what} must be an integer, not {shown(value)}") from None
     if not -1 << (bits - 1) <= number < 1 << (bits - 1):
-        digits = str(number) if number.bit_length() < 256 else f"a number of {number.bit_length()} bits"
-        raise UserError(f"{what} must be an integer of {bits} bits, not {digits}")
+        raise UserError(f"{what} must be an integer of {bits} bits, not {shown(number)}")
     return number
 
 
 def address(value, what):
     """The value, an address of this machine. Raises UserError for what ctypes would cut off silently."""
     if not isinstance(value, int) or not 0 <= value < 1 << 64:
-        shown = repr(value) if not isinstance(value, int) or value.bit_length() < 256 else f"a number of {value.bit_length()} bits"
-        raise UserError(f"{what} must be an integer from 0 to 2**64 - 1, not {shown:.100}")
+        raise UserError(f"{what} must be an integer from 0 to 2**64 - 1, not {shown(value)}")
     return value
 
 
-def scalars(values):
-    """Scalar arguments as C doubles. Raises UserError for what is no number, or none that a double holds."""
+def scalars(given):
+    """The values of scalar arguments {name: value} as C doubles. Raises UserError for what is no number, or none that a double
+    holds."""
     try:
-        return [float(value) for value in values]
+        return [float(value) for value in given.values()]
     except (TypeError, ValueError, OverflowError):
-        raise UserError("the scalars must be numbers that a double can hold") from None
+        name, value = next((name, value) for name, value in given.items() if not _is_double(value))
+        raise UserError(f"scalar {name} must be a number that a double can hold, not {shown(value)}") from None
+
+
+def _is_double(value):
+    try:
+        float(value)
+    except (TypeError, ValueError, OverflowError):
+        return False
+    return True
+
+
+def named_values(given, what, example):
+    """What is given by name. Raises UserError for what is no dictionary."""
+    if not hasattr(given, "items"):
+        raise UserError(f"the {what} must be a dictionary such as {example}, not {given!r:.100}")
+    return given
 
 
 def sizes(given):
     """Sizes by name. Raises UserError for what is no dictionary."""
-    if not hasattr(given, "items"):
-        raise UserError(f"the sizes must be a dictionary such as {{'rows': 4096}}, not {given!r:.100}")
-    return given
+    return named_values(given, "sizes", "{'rows': 4096}")
 
 
 def text(value, what):

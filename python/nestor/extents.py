@@ -73,6 +73,27 @@ def sizes_told(extents, values, known):
     return {**sizes, **found}
 
 
+def disagreement(tensor, shapes, known):
+    """What the shape of one tensor says and what those of others say, where they differ; "" where none does.
+
+    shapes: {tensor: [(Extent or None, its text, value)]} of all; known: the sizes that are given."""
+    owners, extents, values = zip(*((owner, extent, value) for owner, shape in shapes.items() for extent, _, value in shape))
+    sizes, tellers = sizes_told(extents, values, known), {name: ("the given sizes", ) for name in known}
+    for k, name in told_by(extents, known):
+        tellers[name] = (f'tensor "{owners[k]}"', )
+    for name, weights in _solved(extents, tellers).items():
+        tellers[name] = tuple(dict.fromkeys(f'tensor "{owners[k]}"' for k in weights))
+    said, others = [], {}
+    for extent, text, value in shapes[tensor]:
+        if extent is None or not sizes.keys() >= extent.coefficients.keys():
+            continue
+        if value != extent.constant + sum(factor * sizes[name] for name, factor in extent.coefficients.items()):
+            said.append(f"{text} is {value} there")
+            others.update((name, f"{name} is {sizes[name]} by {' and '.join(tellers[name])}") for name in extent.coefficients
+                          if tellers[name] != (f'tensor "{tensor}"', ))
+    return f"{', '.join(said)}, but {', '.join(others.values())}" if others else ""
+
+
 def _solved(extents, known):
     """{size: {place: factor}} of the sizes that several sums tell together, less what known sizes add to them."""
     rows = [({name: Fraction(factor) for name, factor in extent.coefficients.items() if name not in known}, {k: Fraction(1)})

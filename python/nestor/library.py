@@ -7,9 +7,9 @@ import threading
 
 from . import capi
 from .errors import UserError
-from .extents import read_extent, sizes_told
+from .extents import disagreement, read_extent, sizes_told
 from .tensors import (Layout, count_torch_write, current_torch_stream, is_torch_grad_enabled, read_functions, reader_of,
-                      stream_handle)
+                      stream_handle, why_unreadable)
 
 _MAX_KERNELS = 4096  # answers that a library remembers; then it starts afresh
 _MAX_PLANS = 1024  # layouts of arguments that a kernel remembers; then it starts afresh
@@ -182,15 +182,18 @@ class Kernel:
         if named and not self._scalars.issuperset(named):
             tensors, named = self._bind(tensors, named)
         keys, addresses = [], []
-        for tensor in tensors:
-            key, address = (read_functions.get(type(tensor)) or reader_of(tensor).read)(tensor)
-            keys.append(key)
-            addresses.append(address)
+        try:
+            for tensor in tensors:
+                key, address = (read_functions.get(type(tensor)) or reader_of(tensor).read)(tensor)
+                keys.append(key)
+                addresses.append(address)
+        except Exception as error:  # noqa: BLE001  tensors of others raise what they like
+            self._refuse_argument(tensors, len(keys), error)
         key = (tuple(keys), tuple(named), tuple(capi.sizes(sizes).items()) if sizes else None, stream is None)
         try:
             pool = self._plans.get(key)
         except TypeError:
-            raise UserError(f"{self._title()}: shapes, strides and sizes must be integers") from None
+            self._refuse_unhashable(tensors, keys)
         if pool is None:
             pool = self._pool(key)
         try:
@@ -203,11 +206,11 @@ class Kernel:
         for slot, address in zip(plan.slots, addresses):
             slot.value = address
         if named:
-            plan.scalars[:] = capi.scalars(named.values())
+            plan.scalars[:] = capi.scalars(named)
         plan.stream_slot.value = plan.current_stream() if stream is None else stream_handle(stream)
         status = plan.launch(*plan.arguments)
         if status:
-            self._refuse(status)
+            self._refuse(status, tensors, keys, sizes or {})
         for k in plan.written:
             count_torch_write(tensors[k])
         pool.append(plan)
@@ -246,14 +249,56 @@ class Kernel:
             raise UserError(f'{self._title()}: output "{self.tensors[place]}" requires grad, and autograd would see nothing of what is '
                             "written: give its detach(), or call the kernel in torch.no_grad()")
 
-    def _refuse(self, status):
+    def _refuse(self, status, tensors, keys, sizes):
+        """Raises the exception of a launch, with what these arguments say about it."""
         try:
             capi.check(self._c, status)
         except UserError as error:
             missing = re.search(r'size "(\w+)" is missing', str(error))
-            if missing is None:
+            if missing:
+                raise UserError(f'{error}; no shape says it: give it as sizes={{"{missing[1]}": ...}}') from None
+            found = re.search(r'tensor "(\w+)" (must have the shape|is a null pointer)', str(error))
+            if found is None:
                 raise
-            raise UserError(f'{error}; no shape says it: give it as sizes={{"{missing[1]}": ...}}') from None
+            place = self.tensors.index(found[1])
+            why = why_unreadable(tensors[place]) if found[2].startswith("is") else self._disagreement(place, tensors, keys, sizes)
+            raise UserError(f"{error}: {why}" if why else str(error)) from None
+
+    def _disagreement(self, place, tensors, keys, given):
+        """What the shapes of these tensors say about the sizes of the one at this place."""
+        shapes = {spec["name"]: [(read_extent(text), text, extent) for text, extent in zip(spec["shape"], layout.shape)]
+                  for spec, layout in zip(self.info["tensors"], self._layouts(tensors, keys))}
+        return disagreement(self.tensors[place], shapes, given)
+
+    def _refuse_argument(self, tensors, place, error):
+        """Raises UserError for the argument at this place, which cannot be read."""
+        self._require_count(tensors)
+        why = error if isinstance(error, UserError) else why_unreadable(tensors[place], error)
+        spec = self.info["tensors"][place]
+        cause = None if isinstance(error, UserError) else error
+        raise UserError(f"{self._title()}: tensor \"{spec['name']}\" (argument {place + 1}, of {spec['type']}): {why}") from cause
+
+    def _refuse_unhashable(self, tensors, keys):
+        """Raises UserError for the argument, or the sizes, that no plan can be looked up by."""
+        for place, key in enumerate(keys):
+            try:
+                hash(key)
+            except TypeError:
+                self._refuse_argument(tensors, place, UserError("its shape and strides must be integers"))
+        raise UserError(f"{self._title()}: sizes must be integers") from None
+
+    def _require_count(self, tensors):
+        if len(tensors) != len(self.tensors):
+            raise UserError(f"{self._title()} takes {len(self.tensors)} tensors ({', '.join(self.tensors)}), not {len(tensors)}")
+
+    def _layouts(self, tensors, keys):
+        layouts = []
+        try:
+            for tensor, key in zip(tensors, keys):
+                layouts.append(reader_of(tensor).layout(tensor, key))
+        except Exception as error:  # noqa: BLE001  tensors of others raise what they like
+            self._refuse_argument(tensors, len(layouts), error)
+        return layouts
 
     def _title(self):
         return f"{self.op} ({self.variant})"
@@ -266,9 +311,8 @@ class Kernel:
 
     def _plan(self, tensors, keys, sizes, named, streamed):
         specs = self.info["tensors"]
-        if len(tensors) != len(specs):
-            raise UserError(f"{self._title()} takes {len(specs)} tensors ({', '.join(self.tensors)}), not {len(tensors)}")
-        layouts = [reader_of(tensor).layout(tensor, key) for tensor, key in zip(tensors, keys)]
+        self._require_count(tensors)
+        layouts = self._layouts(tensors, keys)
         for spec, layout in zip(specs, layouts):
             self._check(spec, layout)
         written = [k for k, (spec, layout) in enumerate(zip(specs, layouts)) if spec["output"] and layout.trusted]

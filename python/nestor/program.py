@@ -77,6 +77,13 @@ def main():
 def _execute(command, progress):
     """(exit code, standard output, standard error without progress lines). A terminal of its own makes the program show
     progress."""
+    for argument in command:
+        try:
+            has_zero = b"\0" in os.fsencode(str(argument))
+        except UnicodeEncodeError:
+            has_zero = True
+        if has_zero:
+            raise UserError(f"the nestor program takes text without zero bytes or surrogates, not {str(argument)!r:.100}")
     if progress is None:
         errors = subprocess.PIPE
     else:

@@ -81,6 +81,26 @@ def _require_interface(typestr, shape, strides):
         raise UserError(f"the array interface has {len(strides)} strides for {len(shape)} extents")
 
 
+def refuse_mask(tensor):
+    """Raises UserError for a masked array, of numpy or PyTorch: its elements would be read as if there were no mask."""
+    for signs, remedy in ((("mask", "filled"), "data, or filled(value)"), (("get_mask", "get_data"), "get_data(), or to_tensor(value)")):
+        if all(hasattr(tensor, sign) for sign in signs):
+            raise UserError(f"the mask of a {type(tensor).__name__} would be ignored: give its {remedy}")
+
+
+def why_unreadable(tensor, error=None):
+    """Why a tensor is none that lies in memory, and what to give in its place. error: what reading it raised."""
+    if getattr(tensor, "is_nested", False):
+        return "a nested tensor has no shape that kernels know: give each of its unbind(), or its to_padded_tensor(value)"
+    layout = str(getattr(tensor, "layout", "torch.strided"))
+    if layout != "torch.strided":
+        return f"elements of the layout {layout} do not lie in rows: give its to_dense()"
+    if reader_of(tensor) is TorchReader:
+        return ("it has no memory of its own, as tensors inside of torch.vmap, torch.func.grad and while PyTorch traces: "
+                "call the kernel outside of these")
+    return f"it cannot be read: {type(error).__name__}: {error}" if error else ""
+
+
 class TorchReader:
     """torch.Tensor, known by its methods: PyTorch itself is not imported here."""
 
@@ -91,6 +111,8 @@ class TorchReader:
     @staticmethod
     def layout(tensor, key):
         dtype, shape, strides, ordinal, is_negated = key
+        if getattr(tensor, "is_nested", False):  # a jagged one has strides and an address
+            raise UserError(why_unreadable(tensor))
         if tensor.device.type not in ("cpu", "cuda"):
             raise UserError(f"a tensor on the device {tensor.device} cannot be used; kernels run on cpu and cuda")
         if is_negated:
@@ -246,6 +268,7 @@ def reader_of(tensor):
 
 
 def _choose_reader(tensor):
+    refuse_mask(tensor)
     if all(hasattr(tensor, name) for name in ("data_ptr", "stride", "get_device", "is_neg", "dtype", "shape")):
         return TorchReader
     if hasattr(tensor, "__array_interface__"):

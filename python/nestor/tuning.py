@@ -30,7 +30,7 @@ def _problem(nest, variant=None, sizes=None):
     """The arguments that name a problem to the program."""
     flags = ["--variant", variant] if variant else []
     if sizes:
-        flags += ["--sizes", ",".join(f"{name}={capi.integer(value, f'size {name}')}" for name, value in sizes.items())]
+        flags += ["--sizes", ",".join(f"{name}={capi.integer(value, f'size {name}')}" for name, value in capi.sizes(sizes).items())]
     if not isinstance(nest, Nest):
         if not isinstance(nest, (str, os.PathLike)):
             raise UserError(
@@ -40,12 +40,12 @@ def _problem(nest, variant=None, sizes=None):
     if variant and variant != nest.variant:
         raise UserError(f"{nest.op} is of the variant {nest.variant}, not {variant}")
     with tempfile.TemporaryDirectory(prefix="nestor-") as folder:
-        path = pathlib.Path(folder) / f"{nest.op}.nest.json"
+        path = pathlib.Path(folder) / "asked.nest.json"
         nest.save(path)
         try:
             yield [str(path), *(flags[2:] if variant else flags)]
         except UserError as error:
-            raise type(error)(with_remedy(nest, str(error))) from None
+            raise type(error)(with_remedy(nest, str(error).replace(str(path), nest.op))) from None
 
 
 def _flags(**options):
@@ -60,7 +60,10 @@ def _flags(**options):
 
 
 def _scalar_flags(scalars):
-    return ["--set", ",".join(f"{name}={value!r}" for name, value in scalars.items())] if scalars else []
+    if not scalars:
+        return []
+    given = capi.named_values(scalars, "scalars", "{'eps': 1e-6}")
+    return ["--set", ",".join(f"{name}={value!r}" for name, value in zip(given, capi.scalars(given)))]
 
 
 def tune(nest, sizes=None, *, time=20, trials=None, variant=None, target=None, db=None, scalars=None, threads=None, seed=None,
@@ -119,7 +122,7 @@ class Tuning:
     def __call__(self, *tensors, **named):
         """Runs the kernel, as nestor.Kernel does: numpy arrays, PyTorch tensors and others, in the order of `kernel.tensors`.
         Sizes that no shape tells are those that were tuned, unless sizes={name: value} says otherwise."""
-        given = named.get("sizes") or {}
+        given = capi.sizes(named.get("sizes") or {})
         taken = self._untold(given)
         try:
             return self.kernel(*tensors, **{**named, "sizes": {**taken, **given}})

@@ -42,7 +42,7 @@ class LibraryTest(unittest.TestCase):
     def test_arguments_of_another_kind_are_user_errors(self):
         x, out = matrix(4, seed=1), matrix(4)
         for eps in (10**400, "small", None, [1]):
-            with self.assertRaisesRegex(nestor.UserError, "the scalars must be numbers"):
+            with self.assertRaisesRegex(nestor.UserError, "scalar eps must be a number that a double can hold, not (.small.|None|a number of|.1)"):
                 self.kernel(x, row(1.0), row(0.0), out, eps=eps)
         with self.assertRaisesRegex(nestor.UserError, "the sizes must be a dictionary"):
             self.kernel(x, row(1.0), row(0.0), out, sizes=[1, 2])
@@ -61,6 +61,8 @@ class LibraryTest(unittest.TestCase):
                 nestor.tune("layernorm", {"rows": value, "width": WIDTH})
         with self.assertRaisesRegex(nestor.UserError, "size rows must be an integer, not 2.5"):
             self.library.query("layernorm", "f32", {"rows": 2.5, "width": WIDTH})
+        with self.assertRaisesRegex(nestor.UserError, "size rows must be an integer, not True"):
+            self.library.query("layernorm", "f32", {"rows": True, "width": WIDTH})
         with self.assertRaisesRegex(nestor.UserError, "threads must be an integer of 32 bits, not 4294967297"):
             nestor.Library(tuned("layernorm f32"), threads=2**32 + 1)
         x, out = matrix(4, seed=1), matrix(4)
@@ -177,6 +179,25 @@ class ErrorTest(unittest.TestCase):
         halves = (ctypes.c_uint16 * WIDTH)()
         self.refused(r'tensor "weight" holds f32, not 16-bit integers', self.x, halves, self.bias, self.out)
         self.refused(r"a list is no tensor", self.x, [1.0] * WIDTH, self.bias, self.out)
+
+    def test_an_argument_that_is_no_tensor_is_named(self):
+        class Closed:
+            def __dlpack__(self, **_):
+                raise RuntimeError("it is closed")
+
+        rest = self.bias, self.out
+        for given, message in (((ctypes.c_double * WIDTH)(), "elements of type '<d' are none"), ([1.0], "a list is no tensor"),
+                               (None, "a NoneType is no tensor"), (2.5, "a float is no tensor"),
+                               (memoryview(bytes(WIDTH)), "elements of type 'B'"), (Closed(), "it cannot be read: RuntimeError: it is closed")):
+            self.refused(rf'layernorm \(f32\): tensor "weight" \(argument 2, of f32\): {message}', self.x, given, *rest)
+            self.refused(r'tensor "weight" \(argument 2, of f32\)', self.x, weight=given, bias=self.bias, out=self.out)
+        self.refused(r"takes 4 tensors \(x, weight, bias, out\), not 5", self.x, self.weight, *rest, None)
+
+    def test_shapes_that_disagree_are_both_told(self):
+        self.refused(r'"out" must have the shape 2 x 96, not 3 x 96: rows is 3 there, but rows is 2 by tensor "x"', self.x, self.weight,
+                     self.bias, matrix(3))
+        self.refused(r'"x" must have the shape 5 x 96, not 2 x 96: rows is 2 there, but rows is 5 by the given sizes', self.x,
+                     self.weight, self.bias, self.out, sizes={"rows": 5})
 
     def test_wrong_arguments(self):
         self.refused(r"takes 4 tensors \(x, weight, bias, out\), not 2", self.x, self.out)

@@ -87,8 +87,16 @@ class PythonTest(unittest.TestCase):
                       r"sum\(row\[k\], over=k\) is one number already.* s = nestor.define\("),
                      (lambda: max(row[i], 0),
                       r"In place of if, max and min of Python: nestor.select\(.*nestor.maximum\(a, b\), nestor.min"),
-                     (lambda: iter(nestor.steps(i)), r"no loop of Python's: with nestor.steps\(t\)"))
-        self.refused(AttributeError, (lambda: row[i].exp(), r"a value of a nest has no exp: .* nestor.exp\(x\)"))
+                     (lambda: iter(nestor.steps(i)), r"no loop of Python's: with nestor.steps\(t\)"),
+                     (lambda: x @ x, r"@ multiplies matrices, .*nestor.sum\(a\[i, k\] \* b\[k, j\], over=k\)"),
+                     (lambda: row[i] @ 2, "@ multiplies matrices"), (lambda: 2 @ x, "@ multiplies matrices"),
+                     (lambda: divmod(at[i], 2), "is x // y and x % y"), (lambda: divmod(7, i), "is x // y and x % y"),
+                     (lambda: math.trunc(row[i]), r"math.trunc\(x\) is nestor.cast\(nestor.i32, x\)"),
+                     (lambda: row.__setitem__(i, 1.0), r"= ... writes nothing: .*nestor.define.*y.write"))
+        self.refused(AttributeError, (lambda: row[i].exp(), r"a value of a nest has no exp: .* nestor.exp\(x\)"),
+                     (lambda: x.T, r"a tensor of a nest has no T: .*single elements.*x\[j, i\]"),
+                     (lambda: x.sum(0), "a tensor of a nest has no sum: nestor.sum does"), (lambda: x.dtype, "has no dtype: x.type"))
+        self.assertFalse(hasattr(x, "__array_interface__"))
 
     @unittest.skipUnless(numpy, "numpy is not installed")
     def test_functions_of_numpy_are_named_as_nestors(self):
@@ -236,8 +244,20 @@ class ElementTest(unittest.TestCase):
                                     "row is an argument, .* no argument is updated in place. Define a copy first"):
             nestor.nest(doubled)
 
+        def other(row: f32[n], out: f32[n]):
+            return out.write(i, i, row[i])
+
+        def unseen(row: f32[n]):
+            row.write(i, i, 0.0)
+            return define("out", i, row[i])
+
+        for written, name in ((other, "out"), (unseen, "row")):
+            with self.assertRaisesRegex(nestor.UserError, rf"{name} is an argument, .* in place.*or a tensor of its own, .*nestor.Tensor\("):
+                nestor.nest(written)
+
         @nestor.nest
-        def started(row: f32[n], out: f32[n]):
+        def started(row: f32[n]):
+            out = Tensor("out", f32, n)
             return out.write(i, i, nestor.select(i >= 1, out[i - 1] + row[i], row[i]))
 
         numpy.testing.assert_array_equal(nestor.evaluate(started, {"row": numpy.arange(5.0)})["out"], [0, 1, 3, 6, 10])

@@ -144,7 +144,8 @@ class OperatorTest(unittest.TestCase):
 
 @unittest.skipUnless(numpy, "numpy is not installed")
 class FunctionTest(unittest.TestCase):
-    functions = (nestor.round, nestor.ceil, nestor.sign, nestor.tan, nestor.relu, nestor.silu, nestor.gelu, nestor.softplus,
+    functions = (nestor.round, nestor.ceil, nestor.sign, nestor.tan, nestor.relu, nestor.silu, nestor.gelu,
+                 lambda x: nestor.gelu(x, approximate="none"), lambda x: nestor.gelu(x, approximate="tanh"), nestor.softplus,
                  lambda x: nestor.clamp(x, -1, 2), lambda x: nestor.clamp(x, high=3), lambda x: nestor.clamp(x, 5, 4),
                  lambda x: nestor.pow(x, 2), lambda x: nestor.where(x > 0, x, 1))
 
@@ -152,9 +153,10 @@ class FunctionTest(unittest.TestCase):
     def wanted(x):
         with numpy.errstate(all="ignore"):
             erf = numpy.array([math.erf(each * 0.5**0.5) for each in x])
+            tanh = numpy.tanh((2 / math.pi)**0.5 * (x + 0.044715 * x**3))
             return (numpy.round(x), numpy.ceil(x), numpy.where(numpy.isnan(x), 0, numpy.sign(x)), numpy.tan(x),
                     numpy.maximum(x, 0),
-                    x / (1 + numpy.exp(-x)), x * (1 + erf) / 2, numpy.logaddexp(x, 0), numpy.clip(x, -1, 2),
+                    x / (1 + numpy.exp(-x)), x * (1 + erf) / 2, x * (1 + erf) / 2, x * (1 + tanh) / 2, numpy.logaddexp(x, 0), numpy.clip(x, -1, 2),
                     numpy.minimum(x, 3),
                     numpy.where(numpy.isnan(x), x, 4), x * x, numpy.where(x > 0, x, 1))
 
@@ -264,7 +266,8 @@ class FunctionTest(unittest.TestCase):
             numpy.testing.assert_array_equal(found[name], want, name)
 
     def test_what_functions_refuse(self):
-        for said, message in ((lambda: nestor.clamp(real[i]), "takes a limit"), (lambda: round(real[i], 2), "takes no digits"),
+        for said, message in ((lambda: nestor.clamp(real[i]), "takes a limit"),
+                              (lambda: nestor.gelu(real[i], "erf"), 'must be "none" or "tanh", not .erf.'), (lambda: round(real[i], 2), "takes no digits"),
                               (lambda: nestor.argmax(real[k] * 2, over=k), "takes an element: give the value a name"),
                               (lambda: nestor.argmin(real[k], over=(i, k)), "over one index, not 2")):
             with self.assertRaisesRegex(nestor.UserError, message):

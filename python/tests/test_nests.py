@@ -1,5 +1,6 @@
 """Nests written in Python: what they say, their files, their errors, and what they compute."""
 
+import functools
 import json
 import math
 import pathlib
@@ -12,7 +13,7 @@ from support import PROGRAM, needs_program, numpy
 
 import nestor
 from nestor import Size, define, f32, indices
-from nestor.extents import names_told, read_extent, sizes_told
+from nestor.extents import disagreement, names_told, read_extent, sizes_told
 from nestor.nests.affine import Affine, both, either
 from nestor.nests.isl_text import pieces
 from nestor.nests.ranges import least_of, most_of
@@ -365,6 +366,81 @@ class AuthorTest(unittest.TestCase):
 
         self.assertEqual(scaled.json(), read.json())
 
+    def test_arguments_by_name_alone(self):
+        def scaled(x: f32[rows], /, y: f32[rows], *, z: f32[rows], eps=1e-6):
+            return define("out", i, x[i] + 2 * y[i] + 3 * z[i] + eps)
+
+        nest = nestor.nest(scaled)
+        self.assertEqual([tensor.name for tensor in nest.tensors], ["x", "y", "z", "out"])
+        self.assertEqual([scalar.name for scalar in nest.scalars], ["eps"])
+
+    def test_what_makes_no_nest(self):
+        def one(*x: f32[rows]):
+            return define("out", i, x[i])
+
+        def many(**x: f32[rows]):
+            return define("out", i, x["x"][i])
+
+        def twice(x: f32[rows]):
+            out = define("out", i, x[i])
+            return out, out
+
+        def nothing(x: f32[rows]):
+            return ()
+
+        def fine(x: f32[rows]):
+            return define("out", i, x[i])
+
+        self.refused(r"one: \*x stands for any number of arguments, .* name each", one)
+        self.refused(r"many: \*\*x stands for any number of arguments", many)
+        self.refused("twice: out is returned twice: return each output once", twice)
+        self.refused("nothing returns no output", nothing)
+        for what, name in ((nestor.nest(fine), "Nest"), (5, "int"), ("fine", "str"), (max, "builtin_function_or_method")):
+            self.refused(f"takes a Python function of tensors and scalars, not a {name}", what)
+        self.refused("a partial has no name for its nest: give one as op=", functools.partial(fine))
+        self.assertEqual(nestor.nest(functools.partial(fine), op="fine"), nestor.nest(fine))
+        self.refused("fine: require takes conditions on sizes, and i is an index", fine, require=i > 2)
+        for op in ("a\0b", "a/b", "a\nb", "", 5):
+            self.refused("cannot be the op of a nest: use text that can be printed, without /", fine, op=op)
+            self.refused("cannot be the variant of a nest", fine, variant=op)
+        for tolerance in (-1, "a", math.nan, math.inf, True, 10**400):
+            self.refused("the tolerance of the nest fine must be a finite number that is not negative, not", fine, tolerance=tolerance)
+            self.refused("the tolerance of tensor out must be", lambda: define("out", i, 1.0, tolerance=tolerance))
+        with self.assertRaisesRegex(nestor.UserError, r"takes extents by name, as \(i, \) = nestor.indices\(i=rows\)"):
+            indices(rows)
+        for type_ in ("fp8", float, ["f32"]):
+            self.refused("tensor out has no elements of the type .*the types are f32, f16, bf16, i32 and boolean, and i64 of arguments",
+                         lambda: define("out", i, 1.0, type=type_))
+        self.assertEqual(define("out", i, i > 2, type="boolean").type, "bool")
+
+    def test_numbers_of_sizes_are_checked_at_once(self):
+        for default in (2.5, True, "5", None, rows, 2**63, 10**5000):
+            with self.assertRaisesRegex(nestor.UserError, "size q: its default must be an integer"):
+                Size("q", default)
+        for named, message in (({"min": "a"}, "its min must be an integer, not .a."), ({"max": 2.5}, "its max must be an integer, not 2.5"),
+                               ({"min": 4, "max": 2}, "its max must be at least its min, 4, not 2"),
+                               ({"fixed": "yes"}, "fixed must be True or False, not .yes.")):
+            with self.assertRaisesRegex(nestor.UserError, f"size q: {message}"):
+                Size("q", 5, **named)
+
+    def test_numbers_of_scalars_are_checked_at_once(self):
+        for scalar, message in ((nestor.Scalar("a"), "its default must be a number, not .a."), (nestor.Scalar(True), "its default must be a number"),
+                                (nestor.Scalar(math.nan), "its default must be a number of f32, not nan"),
+                                (nestor.Scalar(1e39), "its default must be a number of f32"),
+                                (nestor.Scalar(2.5, type="i32"), "its default must be a number of i32, not 2.5"),
+                                (nestor.Scalar(2**31), "its default must be a number of i32"),
+                                (nestor.Scalar(2.0, min="a"), "its min must be a number, not .a."),
+                                (nestor.Scalar(2.0, min=3.0), "its default must be finite and from 3.0 to inf, not 2.0"),
+                                (nestor.Scalar(math.inf, min=3.0), "its default must be finite and from 3.0"),
+                                (nestor.Scalar(1.0, min=2.0, max=1.0), "its default must be finite and from 2.0 to 1.0")):
+            def scaled(x: f32[rows], q: scalar):
+                return define("out", i, x[i] * q)
+
+            self.refused(f"scalar q: {message}", scaled)
+        with self.assertRaisesRegex(nestor.UserError, "'a b' does not name a scalar"):
+            nestor.Scalar(2.0, name="a b")
+        self.assertEqual(nestor.Scalar(math.inf, name="floor").default, math.inf)  # no word of isl's where scalars are
+
     def test_bad_definitions(self):
         self.refused("argument a is neither a tensor", lambda a: None)
         self.refused("is no output: return what nestor.define made", lambda a=1.0: a)
@@ -520,6 +596,35 @@ class EvaluateTest(unittest.TestCase):
         for given, what in ((([numpy.zeros((4, 8))],), "tensors"), (({}, [4]), "sizes"), (({}, None, [4]), "scalars")):
             with self.assertRaisesRegex(nestor.UserError, rf"takes {what} by name, as a dictionary \{{name: ...\}}, not a list"):
                 nestor.evaluate(nest, *given)
+
+    def test_what_is_given_by_another_name_is_refused(self):
+        nest, x = own_operators.swiglu, numpy.zeros((4, 8))
+        for tensors, sizes, scalars, message in (({"x": x}, {"rows": 4, "z": 4}, None, "swiglu: z is no size; the sizes are rows, width"),
+                                                 ({"x": x}, None, {"z": 4}, "swiglu: z is no scalar; the scalars are limit"),
+                                                 ({"x": x, "out": x}, None, None, "swiglu: out is no input; the inputs are x"),
+                                                 ({"x": x}, {"rows": 4.5}, None, "swiglu: size rows must be an integer, not 4.5"),
+                                                 ({"x": x}, None, {"limit": "a"}, "swiglu: scalar limit must be a number, not 'a'"),
+                                                 ({"x": x.astype(complex)}, None, None, "input x must have elements that are real numbers, not complex"),
+                                                 ({"x": x.astype(str)}, None, None, "input x must have elements that are real numbers"),
+                                                 ({"x": numpy.full((4, 8), "a", object)}, None, None,
+                                                  "input x must have elements that are real numbers, not object"),
+                                                 ({"x": numpy.ma.masked_array(x, x > 0)}, None, None,
+                                                  "the input x: the mask of a MaskedArray would be ignored")):
+            with self.subTest(message), self.assertRaisesRegex(nestor.UserError, message):
+                nestor.evaluate(nest, tensors, sizes, scalars)
+        with self.assertRaisesRegex(nestor.UserError, "takes a nestor.Nest, not a str"):
+            nestor.evaluate("swiglu", {"x": x})
+
+    def test_shapes_that_disagree_are_both_told(self):
+        nest = own_operators.contrast_norm
+        with self.assertRaisesRegex(nestor.UserError, r"gain must have the shape \(4,\), not \(5,\): width is 5 there, but width is 4 by tensor .x."):
+            nestor.evaluate(nest, {"x": numpy.zeros((3, 4)), "gain": numpy.zeros(5)})
+        shapes = {"a": [(read_extent("n"), "n", 3)], "b": [(read_extent("m"), "m", 4)], "c": [(read_extent("n + m"), "n + m", 8)],
+                  "d": [(read_extent("2*p"), "2*p", 5)], "e": [(None, "n // 2", 1)]}
+        self.assertEqual(disagreement("c", shapes, {}), 'n + m is 8 there, but n is 3 by tensor "a", m is 4 by tensor "b"')
+        self.assertEqual([disagreement(name, shapes, {}) for name in "abde"], [""] * 4)
+        together = {"a": [(read_extent("n + m"), "n + m", 5)], "b": [(read_extent("n - m"), "n - m", 1)], "c": [(read_extent("n"), "n", 4)]}
+        self.assertEqual(disagreement("b", together, {"n": 4}), 'n - m is 1 there, but n is 4 by the given sizes, m is 1 by tensor "a"')
 
     def test_conditions_are_compared(self):
         @nestor.nest

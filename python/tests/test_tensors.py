@@ -112,7 +112,7 @@ class GpuArgumentsTest(unittest.TestCase):
             self.refused("\"shape\" and \"strides\" must be tuples", CudaArray("<u2", shape), out)
         self.refused("an extent or a stride must be an integer", CudaArray("<u2", ("3", 8)), out)
         self.refused("must be an integer of 64 bits", CudaArray("<u2", (3, 2**64)), out)
-        self.refused("must be integers", CudaArray("<u2", ([3], 8)), out)
+        self.refused(r'tensor "x" \(argument 1, of bf16\): its shape and strides must be integers', CudaArray("<u2", ([3], 8)), out)
         self.refused("1 strides for 2 extents", CudaArray("<u2", (3, 8), strides=(2,)), out)
         self.refused("\"typestr\" must be text", CudaArray(None, (3, 8)), out)
         broken = CudaArray("<u2", (3, 8))
@@ -151,7 +151,7 @@ class GpuArgumentsTest(unittest.TestCase):
         x, out = TorchTensor("bfloat16", (3, 8), (16, 1), 64), TorchTensor("float32", (3, 8), (8, 1), 128)
         with unittest.mock.patch.dict("sys.modules", {"torch": torch_of({1: 4711})}):
             x.negated = True
-            self.refused(r"negative bit set.*resolve_neg\(\)", x, out)
+            self.refused(r'tensor "x" \(argument 1, .*negative bit set.*resolve_neg\(\)', x, out)
             x.negated, out.requires_grad = False, True
             self.refused('output "out" requires grad', x, out)
         self.assertEqual(out.writes, 0)
@@ -232,6 +232,21 @@ class NumpyTest(HostTest):
         out = numpy.zeros_like(x)
         self.kernel("bf16")(x, weight, out)
         numpy.testing.assert_allclose(widened(out), self.expected(widened(x), widened(weight)), rtol=1.6e-2, atol=1e-2)
+
+    def test_the_argument_that_is_none_is_named(self):
+        out = numpy.zeros_like(self.x)
+        for x in (self.x.astype("f8"), self.x.astype(">f4"), self.x.astype("c8"), self.x.astype("O")):
+            with self.assertRaisesRegex(nestor.UserError, r'tensor "x" \(argument 1, of f32\): elements of type .* are none'):
+                self.kernel()(x, self.weight, out)
+        with self.assertRaisesRegex(nestor.UserError, r'tensor "out" \(argument 3, of f32\): elements of type .<f8'):
+            self.kernel()(self.x, self.weight, out.astype("f8"))
+
+    def test_masks_are_refused(self):
+        masked = numpy.ma.masked_array(self.x, self.x > 0)
+        for x in (masked, numpy.ma.masked_array(self.x)):
+            with self.assertRaisesRegex(nestor.UserError, r'"x" \(argument 1, .*the mask of a MaskedArray would be ignored.*filled\(value\)'):
+                self.kernel()(x, self.weight, numpy.zeros_like(self.x))
+        self.kernel()(masked.filled(0), self.weight, numpy.zeros_like(self.x))
 
     def test_f16(self):
         x, weight = self.x.astype("f2"), self.weight.astype("f2")

@@ -24,6 +24,43 @@ OPERATORS = ("layernorm stats.f32", "layernorm f32", "layernorm_backward f32", "
              "bias_residual_layernorm f32", "residual_rmsnorm f32", "bias_gelu f32", "layernorm f32weight.bf16")
 
 
+@needs_program
+@unittest.skipUnless(torch, "PyTorch is not installed")
+class KernelArgumentsTest(unittest.TestCase):
+    def setUp(self):
+        library = nestor.Library(tuned("rmsnorm f32"), system_path="")
+        self.kernel = library.query("rmsnorm", "f32", {"rows": 64, "width": WIDTH})
+        self.x, self.weight, self.out = torch.randn(3, WIDTH), torch.ones(WIDTH), torch.zeros(3, WIDTH)
+
+    def refused(self, message, x):
+        with self.assertRaisesRegex(nestor.UserError, message):
+            self.kernel(x, self.weight, self.out)
+        self.assertEqual(float(self.out.abs().sum()), 0)
+
+    def test_tensors_that_do_not_lie_in_rows_are_refused_by_name(self):
+        named = r'rmsnorm \(f32\): tensor "x" \(argument 1, of f32\): .*'
+        self.refused(named + r"layout torch.sparse_coo .*to_dense\(\)", self.x.to_sparse())
+        self.refused(named + r"the mask of a MaskedTensor would be ignored", torch.masked.masked_tensor(self.x, self.x > 0))
+        self.refused(named + "elements of type 'torch.complex64'", self.x.to(torch.complex64))
+        self.refused(named + "elements of type 'torch.uint8'", self.x.to(torch.uint8))
+        self.refused(named + "device meta", self.x.to("meta"))
+        self.refused(named + r"negative bit set", torch.randn(3, WIDTH, dtype=torch.complex64).conj().imag)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            self.refused(named + r"layout torch.sparse_csr .*to_dense\(\)", self.x.to_sparse_csr())
+            for layout in (torch.strided, torch.jagged):
+                self.refused(named + r"a nested tensor .*unbind\(\)", torch.nested.nested_tensor([self.x, self.x[:2]], layout=layout))
+
+    def test_tensors_of_transforms_are_refused(self):
+        def called(x):
+            self.refused(r'tensor "x" .*it has no memory of its own, as tensors inside of torch.vmap', x)
+            return x.sum()
+
+        torch.vmap(called)(torch.randn(2, 3, WIDTH))
+        torch.func.grad(called)(self.x)
+        torch.func.functionalize(called)(self.x)
+
+
 def operators():
     """name: (Nestor's, PyTorch's, tensors) at a width."""
     def made(width):

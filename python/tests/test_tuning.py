@@ -120,13 +120,22 @@ class TuningTest(unittest.TestCase):
                                      (nestor.UserError, "is of the variant f32, not f16",
                                       lambda: nestor.show(nest, variant="f16")), (nestor.UserError, "a int is no nest",
                                                                                   lambda: nestor.show(3)),
+                                     (nestor.UserError, r"the sizes must be a dictionary .* not \(3, 4\)",
+                                      lambda: nestor.tune(nest, (3, 4))),
+                                     (nestor.UserError, r"the scalars must be a dictionary .* not \[1\]",
+                                      lambda: nestor.bench(nest, scalars=[1])),
+                                     (nestor.UserError, "scalar limit must be a number that a double can hold, not 'a'",
+                                      lambda: nestor.tune(nest, scalars={"limit": "a"})),
+                                     (nestor.UserError, "size rows must be an integer, not True",
+                                      lambda: nestor.kernel(nest, {"rows": True})),
+                                     (nestor.UserError, "takes text without zero bytes", lambda: nestor.show("rms\0norm")),
                                      (nestor.UserError, "verify takes a Tuning", lambda: nestor.verify(nest))):
             with self.subTest(message), self.assertRaisesRegex(error, message):
                 call()
         with self.assertRaisesRegex(nestor.NotFound, "no kernel for group_sums at .* on host: tune it first"):
             self.tuned("swiglu")
             nestor.kernel(own_operators.group_sums, {"rows": 2, "width": 3}, db=f"{folder()}/own.db")
-        with self.assertRaisesRegex(nestor.UserError, "outside the tensor"):
+        with self.assertRaisesRegex(nestor.UserError, "^outside: .*outside the tensor"):
             i, c = own_operators.i, own_operators.c
 
             @nestor.nest

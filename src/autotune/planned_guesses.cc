@@ -1,4 +1,4 @@
-// Plans kernels of guesses one after the other, as long as there is time, and compares their least times.
+// Plans kernels of guesses, one of each family after the other as long as there is time, and compares their least times.
 #include "autotune/planned_guesses.h"
 
 #include "autotune/proposals.h"
@@ -11,7 +11,9 @@
 #include <chrono>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
+#include <utility>
 
 namespace nestor {
 namespace {
@@ -57,6 +59,26 @@ std::optional<double> least_ms(const Space& space, BaseSchedules& schedules, con
   }
 }
 
+/// Values that are the same in guesses that differ in nothing but shapes of blocks and tiles.
+NamedValues family_of(const Space& space, const Point& point) {
+  static const std::set<std::string> kShapes{"threads",  "cluster",   "num_splits", "staging",       "streaming",
+                                             "prefetch", "part_tile", "persistent", "reduction_tile"};
+  NamedValues values = named_values(space, point);
+  std::erase_if(values, [](const auto& value) { return value.first.starts_with("tile.") || kShapes.contains(value.first); });
+  return values;
+}
+
+/// The guesses' places: the first of each family, then the second ones, and so on.
+std::vector<std::size_t> by_families(const Space& space, const std::vector<Point>& guesses) {
+  std::map<NamedValues, std::size_t> members;
+  std::vector<std::pair<std::size_t, std::size_t>> places;  // which of its family, and where
+  for (std::size_t k = 0; k < guesses.size(); ++k) places.emplace_back(members[family_of(space, guesses[k])]++, k);
+  std::sort(places.begin(), places.end());
+  std::vector<std::size_t> order;
+  for (const auto& [turn, place] : places) order.push_back(place);
+  return order;
+}
+
 }  // namespace
 
 std::vector<Point> much_better_guesses(const Space& space, BaseSchedules& schedules, const Sizes& sizes,
@@ -65,22 +87,24 @@ std::vector<Point> much_better_guesses(const Space& space, BaseSchedules& schedu
   constexpr std::size_t kFew = 4;
   if (guesses.size() < 2 || starts_on_tensor_cores(space, guesses)) return {};
   struct Planned {
-    const Point* point;
+    std::size_t place;
     double ms;
   };
   std::vector<Planned> planned;
   const auto start = std::chrono::steady_clock::now();
   const auto elapsed = [&] { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(); };
-  for (auto guess = guesses.begin(); guess != guesses.end() && elapsed() < kSeconds; ++guess) {
-    if (const auto ms = least_ms(space, schedules, sizes, limits, *guess)) planned.push_back({&*guess, *ms});
+  for (const std::size_t place : by_families(space, guesses)) {
+    if (elapsed() >= kSeconds) break;
+    if (const auto ms = least_ms(space, schedules, sizes, limits, guesses[place])) planned.push_back({place, *ms});
   }
   if (planned.empty()) return {};
+  std::sort(planned.begin(), planned.end(), [](const Planned& a, const Planned& b) { return a.place < b.place; });
   const double first = planned.front().ms;
   std::stable_sort(planned.begin(), planned.end(), [](const Planned& a, const Planned& b) { return a.ms < b.ms; });
   std::vector<Point> better;
   for (const Planned& each : planned) {
     const bool much = kMuch * each.ms < first && each.ms <= kMuch * planned.front().ms;
-    if (much && better.size() < kFew) better.push_back(*each.point);
+    if (much && better.size() < kFew) better.push_back(guesses[each.place]);
   }
   return better;
 }

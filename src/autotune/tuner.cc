@@ -506,6 +506,7 @@ TuneResult tune(const TuneRequest& request) {
   if (!(request.time_budget_s >= 0)) user_error("the time budget is {} s; it must be at least 0", request.time_budget_s);
   const auto start = Clock::now();
   TuneRequest fixed = request;
+  fixed.measure.oracle_seconds = request.time_budget_s / 2;
   const bool chooses = request.measure.target.is_gpu() && !request.fix_all_sizes && request.fixed_sizes.empty();
   if (chooses) {
     const Sizes sizes = complete_sizes(request.nest, request.sizes);

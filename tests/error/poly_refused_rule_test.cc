@@ -56,9 +56,10 @@ TEST(AlgebraError, NothingToDo) {
 TEST(AlgebraError, KeepResultNeedsAResultThatIsReadAgain) {
   EXPECT_EQ(refusal(samples::matmul(), "materialize_factor", {"C_update"}),
             "rule materialize_factor does not apply to C_update: both factors are elements of tensors");
-  for (const char* name : {"zero_terms", "skip_zeros", "batch_first", "join_rows", "repeat_product", "keep_sums", "split_terms",
-                           "narrow_copies", "gather_terms", "terms_last", "columns_last", "skip_neutral", "round_operand",
-                           "separate_sums", "expand_squares", "factor_exponential", "bf16x6", "bf16x3", "finite_masks"})
+  for (const char* name :
+       {"zero_terms",     "skip_zeros",         "batch_first", "join_rows",    "repeat_product", "keep_sums",     "split_terms",
+        "narrow_copies",  "gather_terms",       "terms_last",  "columns_last", "skip_neutral",   "round_operand", "separate_sums",
+        "expand_squares", "factor_exponential", "bf16x6",      "bf16x3",       "finite_masks",   "masked_product"})
     EXPECT_THAT(refusal(samples::matmul(), name, {"C_update"}), HasSubstr("does not apply to C_update: it ")) << name;
   EXPECT_EQ(refusal(samples::outer_products(), "zero_terms", {"sum"}),
             "rule zero_terms does not apply to sum: it leaves out no terms of the rectangle around it");

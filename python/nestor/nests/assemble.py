@@ -4,7 +4,7 @@ trees."""
 from ..errors import UserError
 from .affine import TRUE, Affine, both
 from .condition_values import condition_value
-from .definitions import Once, Size, variables
+from .definitions import Once, Size, checked_tolerance, variables
 from .model import Access, Nest, ScalarEntry, SizeEntry, Statement, TensorEntry, number_to_json
 from .values import nodes_of
 
@@ -28,8 +28,12 @@ def assemble(op, variant, outputs, *, arguments=(), sizes=(), require=(), tolera
     others that are found. require: conditions on sizes for which the definition holds. tolerance: None for that of the coarsest
     type of arguments and outputs (TOLERANCES). Raises UserError for names that clash.
     """
+    for what, name in (("op", op), ("variant", variant)):
+        if not isinstance(name, str) or not name or not name.isprintable() or "/" in name:
+            raise UserError(f"{name!r:.100} cannot be the {what} of a nest: use text that can be printed, without /")
     if tolerance is None:
         tolerance = tolerance_of(*(tensor.type for tensor in (*arguments, *outputs)))
+    tolerance = checked_tolerance(tolerance, f"the nest {op}")
     return _Assembly(outputs, arguments, sizes, require).nest(op, variant, tolerance)
 
 

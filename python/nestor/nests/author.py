@@ -5,7 +5,7 @@ import warnings
 
 from ..errors import UserError
 from .assemble import assemble
-from .definitions import Scalar, Tensor, TensorType, condition_of
+from .definitions import Scalar, Tensor, TensorType, condition_of, free_indices
 from .model import Nest
 from .overflow import index_products_that_wrap
 
@@ -31,27 +31,52 @@ def nest(function=None, *, op=None, variant=None, tolerance=None, require=()):
 
 
 def _nest(function, op, variant, tolerance, require):
-    arguments = [_argument(function, parameter) for parameter in inspect.signature(function).parameters.values()]
-    results = function(*arguments)
+    name = getattr(function, "__name__", op)
+    parameters = _parameters(function, name)
+    arguments = [_argument(function, name, parameter) for parameter in parameters]
+    by_name = {each.name: argument for each, argument in zip(parameters, arguments) if each.kind is each.KEYWORD_ONLY}
+    results = function(*arguments[:len(arguments) - len(by_name)], **by_name)
     outputs = list(results) if isinstance(results, (tuple, list)) else [results]
     tensors = [argument for argument in arguments if isinstance(argument, Tensor)]
-    for output in outputs:
+    for place, output in enumerate(outputs):
         if not isinstance(output, Tensor) or not output.updates:
-            raise UserError(f"{function.__name__}: {output!r} is no output: return what nestor.define made")
+            raise UserError(f"{name}: {output!r} is no output: return what nestor.define made")
+        if any(output is other for other in outputs[:place]):
+            raise UserError(f"{name}: {output.name} is returned twice: return each output once, and define a copy where another is meant")
+    if not outputs:
+        raise UserError(f"{name} returns no output: return what nestor.define made")
     for wrapping in index_products_that_wrap(outputs):
-        warnings.warn(f"{function.__name__}: {wrapping}", stacklevel=3)
+        warnings.warn(f"{name}: {wrapping}", stacklevel=3)
     kind = (tensors or outputs)[0].type
+    conditions = [condition_of(condition) for condition in (require if isinstance(require, (tuple, list)) else (require, ))]
+    for index in (index for condition in conditions for index in free_indices(condition.names())):
+        raise UserError(f"{name}: require takes conditions on sizes, and {index.name} is an index")
     return assemble(
-        op or function.__name__,
-        variant or kind,
+        name if op is None else op,
+        kind if variant is None else variant,
         outputs,
         arguments=tensors,
         tolerance=tolerance,
-        require=[condition_of(condition) for condition in (require if isinstance(require, (tuple, list)) else (require, ))])
+        require=conditions)
 
 
-def _argument(function, parameter):
-    """The Tensor or Scalar that stands for a parameter."""
+def _parameters(function, name):
+    """The parameters of a function, which are the arguments of its nest."""
+    try:
+        found = list(inspect.signature(function).parameters.values())
+    except (TypeError, ValueError):
+        raise UserError(f"nestor.nest takes a Python function of tensors and scalars, not a {type(function).__name__}") from None
+    if name is None:
+        raise UserError(f"a {type(function).__name__} has no name for its nest: give one as op=")
+    for each in found:
+        if each.kind in (each.VAR_POSITIONAL, each.VAR_KEYWORD):
+            stars = "*" if each.kind is each.VAR_POSITIONAL else "**"
+            raise UserError(f"{name}: {stars}{each.name} stands for any number of arguments, and a nest has its own: name each of them")
+    return found
+
+
+def _argument(function, of, parameter):
+    """The Tensor or Scalar that stands for a parameter. of: the function's name."""
     kind, name = _annotation(function, parameter), parameter.name
     if isinstance(kind, TensorType):
         tensor = Tensor(name, kind.type, kind.shape)
@@ -64,7 +89,7 @@ def _argument(function, parameter):
     if isinstance(default, (int, float)) and not isinstance(default, bool):
         return Scalar(default, name=name).value
     raise UserError(
-        f"{function.__name__}: argument {name} is neither a tensor (write {name}: nestor.f32[rows, width]) nor a scalar "
+        f"{of}: argument {name} is neither a tensor (write {name}: nestor.f32[rows, width]) nor a scalar "
         f"(give it a number as its default)")
 
 

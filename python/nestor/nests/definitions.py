@@ -10,15 +10,19 @@ they are written.
 """
 
 import itertools
+import math
+import operator
 import re
 from typing import NamedTuple, Optional, Tuple, Union
 
+from .. import capi
 from ..errors import UserError
 from .affine import TRUE, Affine, Condition, NotAffine, affine, both
 from .model import REDUCTIONS, TYPES
-from .symbolic import Valued, forward
+from .other_names import instead_of, types_for
+from .symbolic import Symbolic, Valued, forward
 from .value_text import nodes_within, why_no_condition
-from .values import Value, as_type, as_value, cast, from_affine
+from .values import Value, as_type, as_value, cast, from_affine, round_f32, type_name
 
 _numbers = itertools.count()  # orders indices as they are made
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
@@ -30,11 +34,57 @@ _RESERVED = {
 
 def check_name(name, what):
     """Raises UserError unless the nest format and isl's notation take the name."""
-    if not isinstance(name, str) or not _NAME.match(name):
-        raise UserError(f"{name!r} does not name a {what}: use letters, digits and _")
+    _check_identifier(name, what)
     if name.lower() in _RESERVED:
         raise UserError(f"{name!r} cannot name a {what}: it is a word of isl's notation")
     return name
+
+
+def _check_identifier(name, what):
+    if not isinstance(name, str) or not _NAME.match(name):
+        raise UserError(f"{name!r} does not name a {what}: use letters, digits and _")
+
+
+def number_of(value, kind, what):
+    """The value, a number that an f32 or i32 holds. Raises UserError for another one, or what is none."""
+    number = _python_number(value)
+    if number is None:
+        raise UserError(f"{what} must be a number, not {capi.shown(value)}")
+    whole = kind == "i32"
+    if math.isnan(number) or (whole and not (abs(number) < 2**31 and number == int(number))):
+        raise UserError(f"{what} must be a number of {kind}, not {capi.shown(value)}")
+    if not whole and math.isfinite(number) and math.isinf(round_f32(number)):
+        raise UserError(f"{what} must be a number of f32, not {capi.shown(value)}")
+    return number
+
+
+def _python_number(value):
+    """An int or a float of what is one, of numpy too; None of others, and of an int that no float holds."""
+    if isinstance(value, (str, bool, Symbolic)):
+        return None
+    for convert in (operator.index, float):
+        try:
+            number = convert(value)
+            float(number)
+            return number
+        except (TypeError, ValueError, OverflowError):
+            pass
+    return None
+
+
+def _integer_of(value, what):
+    """The value, an integer of 64 bits. Raises UserError for another one, or what is none."""
+    if isinstance(value, Symbolic):
+        raise UserError(f"{what} must be an integer, not {value!r}, which has no number while the nest is written")
+    return capi.integer(value, what)
+
+
+def checked_tolerance(value, what):
+    """A tolerance that is given. Raises UserError for what is none."""
+    number = _python_number(value)
+    if number is None or not 0 <= number < math.inf:
+        raise UserError(f"the tolerance of {what} must be a finite number that is not negative, not {capi.shown(value)}")
+    return float(number)
 
 
 class _Integer(Valued):
@@ -71,7 +121,13 @@ class Size(_Integer):
     """
 
     def __init__(self, name, default=1024, *, fixed=False, min=1, max=None):
-        self.name, self.default, self.fixed, self.min, self.max = check_name(name, "size"), default, fixed, min, max
+        self.name, self.fixed = check_name(name, "size"), fixed
+        if not isinstance(fixed, bool):
+            raise UserError(f"size {name}: fixed must be True or False, not {fixed!r:.100}")
+        self.default, self.min = _integer_of(default, f"size {name}: its default"), _integer_of(min, f"size {name}: its min")
+        self.max = None if max is None else _integer_of(max, f"size {name}: its max")
+        if max is not None and self.max < self.min:
+            raise UserError(f"size {name}: its max must be at least its min, {self.min}, not {self.max}")
         self.affine = _variable(self)
 
     def __repr__(self):
@@ -94,8 +150,10 @@ class Index(_Integer):
         return f"{self.name} < {self.extent}"
 
 
-def indices(**extents):
+def indices(*unnamed, **extents):
     """Indices by name and extent, in this order: i, c = indices(i=rows, c=width)."""
+    if unnamed:
+        raise UserError(f"nestor.indices takes extents by name, as (i, ) = nestor.indices(i={unnamed[0]!r:.100})")
     return tuple(Index(name, extent) for name, extent in extents.items())
 
 
@@ -128,10 +186,24 @@ class Scalar(Valued):
     """A scalar argument. min, max: limits of what callers may give, which rules of algebra rely on. type: f32 or i32."""
 
     def __init__(self, default=0.0, *, min=None, max=None, type=None, name=None):
-        self.type = getattr(type, "name", type) or ("i32" if isinstance(default, int) else "f32")
+        self.type = getattr(type, "name", type) or ("i32" if isinstance(_python_number(default), int) else "f32")
         if self.type not in ("f32", "i32"):
             raise UserError(f"a scalar argument is f32 or i32, not {self.type}")
         self.default, self.min, self.max, self.name = default, min, max, name
+        if name is not None:  # under @nestor.nest the argument's: its numbers are checked then
+            self._check()
+
+    def _check(self):
+        """Raises UserError for a name, a default or limits that the nest format does not take."""
+        _check_identifier(self.name, "scalar")
+        for what in ("default", "min", "max"):
+            if what == "default" or getattr(self, what) is not None:
+                setattr(self, what, number_of(getattr(self, what), self.type, f"scalar {self.name}: its {what}"))
+        low, high = -math.inf if self.min is None else self.min, math.inf if self.max is None else self.max
+        is_limited = math.isfinite(low) or math.isfinite(high)
+        if not low <= self.default <= high or (is_limited and not math.isfinite(self.default)):
+            raise UserError(f"scalar {self.name}: its default must be {'finite and ' if is_limited else ''}from {low} to {high}, "
+                            f"not {self.default}")
 
     @property
     def value(self):
@@ -173,14 +245,14 @@ class Update(NamedTuple):
 
 
 class Tensor(Valued):
-    """A tensor: x[i, j] reads an element, of i64 the nearest i32. An argument has no updates, until `write` makes it one that is
-    written. tolerance: of an output, takes the place of the nest's."""
+    """A tensor: x[i, j] reads an element, of i64 the nearest i32. An argument of a nest is an input, and never written.
+    tolerance: of an output, takes the place of the nest's."""
 
     def __init__(self, name, kind, shape):
-        self.name, self.type = check_name(name, "tensor"), getattr(kind, "name", kind)
+        self.name, self.type = check_name(name, "tensor"), type_name(kind)
         if self.type not in TYPES:
-            raise UserError(f"tensor {name}: elements are {', '.join(TYPES)}, not {self.type}")
-        self.shape = tuple(affine(extent) for extent in shape)
+            raise UserError(f"tensor {name} has no elements of the type {self.type}: {types_for(self.type)}")
+        self.shape = tuple(affine(extent) for extent in (shape if isinstance(shape, (tuple, list)) else (shape, )))
         self.updates, self.tolerance = [], None
         self.is_argument = False  # of a function under @nestor.nest
         self.is_written = False  # also while its statements wait for the end of their steps
@@ -213,10 +285,12 @@ class Tensor(Valued):
             raise UserError(f"{self.name} is of type {self.type}: " +
                             ("only inputs may be, write i32" if self.type == "i64" else "accumulate i32 or f32, and compare it"))
         value = as_value(value)
-        if self.is_argument and not self.is_written and self._is_updated(at, value):
+        if self.is_argument:
             raise UserError(f"{self.name} is an argument, and what is written is no input: no argument is updated in place. "
-                            f"Define a copy first, as in y = nestor.define(\"y\", (i, ...), {self.name}[i, ...]), write that, "
-                            "and return it")
+                            f"Define a copy first, as in y = nestor.define(\"y\", (i, ...), {self.name}[i, ...]), or a tensor of "
+                            "its own, as in y = nestor.Tensor(\"y\", nestor.f32, (rows, )), write that, and return it")
+        if suffix:
+            check_name(f"{self.name}{suffix}", "statement")
         from .steps import write  # which makes tensors of its own
 
         write(Draft(self, dims, at, value, condition_of(where), reduction, suffix))
@@ -231,15 +305,8 @@ class Tensor(Valued):
                             f"nestor.define(\"{self.name}\", i, nestor.sum(nestor.select(at[j] == i, x[j], 0.0), over=j))")
         return affine(index)
 
-    def _is_updated(self, at, value):
-        """Whether a value of this tensor's element `at` reads that element, wherever a choice by indices may go."""
-        waiting = [value]
-        while waiting:
-            node = waiting.pop()
-            if node.op == "read" and node.payload == (self, at):
-                return True
-            waiting += node.args[:1] if node.op == "select" else node.args
-        return False
+    def __getattr__(self, name):
+        raise AttributeError(f"a tensor of a nest has no {name}" + ("" if name.startswith("_") else f": {instead_of(name)}"))
 
     def __iter__(self):
         raise UserError(f"{self.name} is a tensor: read its elements, as {self.name}[i, ...]")
@@ -307,7 +374,7 @@ def define(name, dims, value, *, where=TRUE, type=None, tolerance=None):
     nest's. Reductions in the value get tensors of their own."""
     dims = indices_of(dims)
     value = as_value(value)
-    kind = getattr(type, "name", type) or ("i32" if value.type in ("i32", "bool") else "f32")
+    kind = type or ("i32" if value.type in ("i32", "bool") else "f32")
     tensor = Tensor(name, kind, [index.extent for index in dims])
-    tensor.tolerance = tolerance
+    tensor.tolerance = None if tolerance is None else checked_tolerance(tolerance, f"tensor {name}")
     return tensor.write(dims, tuple(index.affine for index in dims), value, where=where)

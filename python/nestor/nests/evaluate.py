@@ -7,12 +7,15 @@ It is meant for looking at a definition and for tests: it takes every point of e
 import math
 from collections.abc import Mapping
 
+from .. import capi
 from ..errors import UserError
-from ..extents import Extent, sizes_told
+from ..extents import Extent, disagreement, sizes_told
+from ..tensors import refuse_mask
 from .affine import TRUE, Affine, Compare, Joined, conjuncts
+from .definitions import number_of
 from .hints import with_remedy
 from .isl_text import pieces
-from .model import number_from_json
+from .model import Nest, number_from_json
 
 _MOST_POINTS = 1 << 26  # of one statement
 
@@ -26,6 +29,8 @@ def evaluate(nest, tensors, sizes=None, scalars=None):
     """
     import numpy
 
+    if not isinstance(nest, Nest):
+        raise UserError(f"nestor.evaluate takes a nestor.Nest, not a {type(nest).__name__}")
     try:
         return _Evaluation(numpy, nest, tensors, {} if sizes is None else sizes, {} if scalars is None else scalars).run()
     except UserError as error:
@@ -35,19 +40,25 @@ def evaluate(nest, tensors, sizes=None, scalars=None):
 def sizes_of(nest, shapes, given=None):
     """The sizes that follow from shapes {tensor: extents}, and those that are given. Raises UserError for one that is
     missing."""
-    extents, values = [], []
-    for tensor in nest.tensors:
-        for value, text in zip(shapes.get(tensor.name, ()), tensor.shape):
-            forms = [form for piece in pieces(text) for form in piece.functions]
-            plain = len(forms) == 1 and all(isinstance(atom, str) for atom, _ in forms[0].terms)
-            extents.append(Extent(dict(forms[0].terms), forms[0].constant) if plain else None)
-            values.append(value)
-    found = sizes_told(extents, values, given or {})
+    said = [each for shape in _said(nest, shapes).values() for each in shape]
+    found = sizes_told([extent for extent, _, _ in said], [value for _, _, value in said], given or {})
     for size in nest.sizes:
         if size.name not in found:
             raise UserError(f"{nest.op}: no shape says what the size {size.name} is: give it, as "
                             f"sizes={{\"{size.name}\": ...}}")
     return {size.name: int(found[size.name]) for size in nest.sizes}
+
+
+def _said(nest, shapes):
+    """{tensor: [(its Extent or None, the text of that, what shapes {tensor: extents} have there)]}"""
+    found = {}
+    for tensor in nest.tensors:
+        for value, text in zip(shapes.get(tensor.name, ()), tensor.shape):
+            forms = [form for piece in pieces(text) for form in piece.functions]
+            plain = len(forms) == 1 and all(isinstance(atom, str) for atom, _ in forms[0].terms)
+            extent = Extent(dict(forms[0].terms), forms[0].constant) if plain else None
+            found.setdefault(tensor.name, []).append((extent, forms[0].text(), value))
+    return found
 
 
 class _Evaluation:
@@ -57,22 +68,37 @@ class _Evaluation:
             if not isinstance(given, Mapping):
                 raise UserError(f"{nest.op}: evaluate takes {what} by name, as a dictionary {{name: ...}}, not a "
                                 f"{type(given).__name__}")
-        unknown = [name for name in tensors if all(tensor.name != name for tensor in nest.tensors)]
-        if unknown:
-            inputs = ", ".join(tensor.name for tensor in nest.tensors if tensor.role == "input")
-            raise UserError(f"{nest.op}: {unknown[0]} is no input; the inputs are {inputs or 'none'}")
+        inputs = [tensor.name for tensor in nest.tensors if tensor.role == "input"]
+        for what, given, known in (("input", tensors, inputs), ("size", sizes, [size.name for size in nest.sizes]),
+                                   ("scalar", scalars, [scalar.name for scalar in nest.scalars])):
+            unknown = next((name for name in given if name not in known), None)
+            if unknown is not None:
+                raise UserError(f"{nest.op}: {unknown} is no {what}; the {what}s are {', '.join(known) or 'none'}")
         inputs = {name: self._array(name, tensor) for name, tensor in tensors.items()}
-        self.sizes = sizes_of(nest, {name: tensor.shape for name, tensor in inputs.items()}, sizes)
-        self.scalars = {scalar.name: scalars.get(scalar.name, scalar.default) for scalar in nest.scalars}
+        self.given = {name: capi.integer(value, f"{nest.op}: size {name}") for name, value in sizes.items()}
+        self.sizes = sizes_of(nest, {name: tensor.shape for name, tensor in inputs.items()}, self.given)
+        self.scalars = {scalar.name: self._scalar(scalar, scalars) for scalar in nest.scalars}
         self.memory = {tensor.name: self._memory(tensor, inputs) for tensor in nest.tensors}
         self.written = {tensor.name: numpy.full(self.memory[tensor.name].shape, tensor.role == "input") for tensor in nest.tensors}
 
+    def _scalar(self, scalar, given):
+        if scalar.name not in given:
+            return scalar.default
+        return number_of(given[scalar.name], scalar.type, f"{self.nest.op}: scalar {scalar.name}")
+
     def _array(self, name, tensor):
+        where = f"{self.nest.op}: the input {name}"
         try:
-            return self.np.asarray(tensor)
-        except TypeError as error:  # such as bf16 of PyTorch
-            raise UserError(f"{self.nest.op}: numpy does not take the input {name} ({error}): give it in another type, as "
-                            "tensor.float()") from None
+            refuse_mask(tensor)
+            found = self.np.asarray(tensor)
+        except UserError as error:
+            raise UserError(f"{where}: {error}") from None
+        except Exception as error:  # noqa: BLE001  tensors of others raise what they like, such as bf16 of PyTorch
+            raise UserError(f"{self.nest.op}: numpy does not take the input {name} ({error}): give what it takes, as tensor.float() or "
+                            "tensor.detach().cpu()") from None
+        if found.dtype.kind not in "biufVO":
+            raise UserError(f"{where} must have elements that are real numbers, not {found.dtype}")
+        return found
 
     def _memory(self, tensor, inputs):
         shape = tuple(int(self._function(text, self.sizes)) for text in tensor.shape)
@@ -84,10 +110,16 @@ class _Evaluation:
         found = inputs[tensor.name]
         if found.shape != shape:
             what = f"have the shape {shape}" if shape else "be a single element, of the shape ()"
-            raise UserError(f"{self.nest.op}: {tensor.name} must {what}, not {found.shape or 'a single element'}")
+            why = disagreement(tensor.name, _said(self.nest, {name: each.shape for name, each in inputs.items()}),
+                               self.given) if len(found.shape) == len(shape) else ""
+            raise UserError(f"{self.nest.op}: {tensor.name} must {what}, not {found.shape or 'a single element'}"
+                            f"{': ' if why else ''}{why}")
         if tensor.type == "i64":  # each is the nearest i32
             found = self.np.clip(found, -2**31, 2**31 - 1)
-        return found.astype(kind)
+        try:
+            return found.astype(kind)
+        except (TypeError, ValueError):
+            raise UserError(f"{self.nest.op}: the input {tensor.name} must have elements that are real numbers, not {found.dtype}") from None
 
     def _function(self, text, values):
         """The value of a piecewise function at values of its variables."""

@@ -4,7 +4,7 @@ import math
 
 from ..errors import UserError
 from .values import (absolute, as_type, as_value, atan, binary, cos, erf, exp, floor, log1p, maximum, minimum, select, sigmoid,
-                     sin, widened)
+                     sin, tanh, widened)
 
 
 def shift_right_logical(value, amount):
@@ -78,10 +78,17 @@ def silu(value):
     return as_value(value) * sigmoid(value)
 
 
-def gelu(value):
-    """value * (1 + erf(value / sqrt(2))) / 2, as an f32; NaN at -inf, as PyTorch has it."""
+def gelu(value, approximate="none"):
+    """value * (1 + erf(value / sqrt(2))) / 2, as an f32; NaN at -inf, as PyTorch has it.
+
+    approximate: as in torch, "tanh" for value * (1 + tanh(sqrt(2 / pi) * (value + 0.044715 * value ** 3))) / 2. Raises
+    UserError for others than "none" and "tanh"."""
     value = as_type(as_value(value), "f32")
-    return 0.5 * value * (1 + erf(value * math.sqrt(0.5)))
+    if approximate == "none":
+        return 0.5 * value * (1 + erf(value * math.sqrt(0.5)))
+    if approximate != "tanh":
+        raise UserError(f"approximate of nestor.gelu must be \"none\" or \"tanh\", not {approximate!r:.100}")
+    return 0.5 * value * (1 + tanh(math.sqrt(2 / math.pi) * (value + 0.044715 * (value * value * value))))
 
 
 def softplus(value):

@@ -32,12 +32,12 @@ _OTHERWISE = {
     "range": "(i,) = nestor.indices(i=n)", "softmax": "exponentials, divided by their nestor.sum",
     "var": "the nestor.mean of squares of differences from nestor.mean", "std": "the root of such a variance",
     "logsumexp": "top + nestor.log(nestor.sum(nestor.exp(x[k] - top), over=k)) with top = nestor.max(x[k], over=k)",
-    "reshape": _SHAPES, "transpose": _SHAPES, "permute": _SHAPES, "view": _SHAPES,
+    "T": _SHAPES, "mT": _SHAPES, "reshape": _SHAPES, "transpose": _SHAPES, "permute": _SHAPES, "view": _SHAPES,
     "i8": _EIGHT_BITS, "u8": _EIGHT_BITS, "int8": _EIGHT_BITS, "uint8": _EIGHT_BITS, "f8": _EIGHT_BITS, "f8e4m3": _EIGHT_BITS,
     "f8e5m2": _EIGHT_BITS, "float8": _EIGHT_BITS, "float32": "nestor.f32", "float16": "nestor.f16", "half": "nestor.f16",
     "bfloat16": "nestor.bf16", "int32": "nestor.i32", "int64": "nestor.i64, of arguments", "bool": "nestor.boolean",
     "f64": _TYPES, "float64": _TYPES, "double": _TYPES, "u32": _TYPES, "uint32": _TYPES, "i16": _TYPES, "int16": _TYPES,
-    "torch": "import nestor.torch", "distributed": "import nestor.distributed",
+    "dtype": "x.type", "torch": "import nestor.torch", "distributed": "import nestor.distributed",
 }  # yapf: disable
 
 

@@ -35,6 +35,23 @@ class Symbolic:
         raise UserError(f"{self!r} is one number already, for each of its own indices. To read it at others, give it a name: "
                         's = nestor.define("s", i, ...), and then s[k]')
 
+    def __setitem__(self, index, value):
+        raise UserError('x[i] = ... writes nothing: define a tensor, y = nestor.define("y", i, ...), or write to one of one\'s own, '
+                        "y.write(i, i, ...)")
+
+    def __matmul__(self, other):
+        raise UserError(f"@ multiplies matrices, and a nest single elements: {instead_of('matmul')}")
+
+    __rmatmul__ = __matmul__
+
+    def __divmod__(self, other):
+        raise UserError("divmod(x, y) is x // y and x % y, of integers")
+
+    __rdivmod__ = __divmod__
+
+    def __trunc__(self):
+        raise UserError(f"{self!r} has no number while the nest is written: math.trunc(x) is nestor.cast(nestor.i32, x)")
+
     def __array_ufunc__(self, ufunc, method, *inputs, **options):
         name = ufunc.__name__
         if method != "__call__" or options or name not in _OPERATORS | _COMPARISONS:

@@ -391,10 +391,16 @@ def cast(kind, value):
     than f32, f16, bf16, i32 and boolean."""
     if isinstance(kind, (Symbolic, int, float)):
         raise UserError("nestor.cast takes the type first: nestor.cast(nestor.i32, x)")
-    name = getattr(kind, "name", kind)
+    name = type_name(kind)
     if name not in TYPES or name == "i64":
         raise UserError(f"a cast makes f32, f16, bf16, i32 or boolean, not {name}: {types_for(name)}")
     return as_type(as_value(value), name)
+
+
+def type_name(kind):
+    """What nest files call an element type, which is given as nestor.f32 or by name. Text for what is none."""
+    name = str(getattr(kind, "name", kind))
+    return "bool" if name == "boolean" else name
 
 
 def _function(op):

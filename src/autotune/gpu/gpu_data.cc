@@ -77,17 +77,18 @@ GpuData::GpuData(const TrialProblem& tried, const MeasureOptions& options) {
   file_ = memfd_create("nestor-reference-values", MFD_CLOEXEC);
   if (file_ < 0) throw LackOfResources(fmt::format("cannot open a file in memory: {}; see 'ulimit -n'", std::strerror(errno)));
   process_.start(0, [&](int socket) {
-    send_message(socket, failure_in([&] {
-                   const DebugTimer timer("reference values");
-                   nlohmann::json sets = nlohmann::json::array();
-                   for (std::size_t set = 0; set < inputs_.size(); ++set)
-                     sets.push_back(to_json(affordable_samples(tried.definition, tried.sizes, options.scalars, inputs_[set],
-                                                               options.oracle_samples, options.data_seed + set)));
-                   const std::vector<std::uint8_t> bytes = nlohmann::json::to_cbor(sets);
-                   const auto keep = [&](std::size_t done) { return write(file_, bytes.data() + done, bytes.size() - done); };
-                   if (!transfer_all(bytes.size(), keep))
-                     throw LackOfResources(fmt::format("cannot keep reference values: {}", std::strerror(errno)));
-                 }));
+    send_message(
+        socket, failure_in([&] {
+          const DebugTimer timer("reference values");
+          nlohmann::json sets = nlohmann::json::array();
+          for (std::size_t set = 0; set < inputs_.size(); ++set)
+            sets.push_back(to_json(affordable_samples(tried.definition, tried.sizes, options.scalars, inputs_[set],
+                                                      options.oracle_samples, options.data_seed + set, options.oracle_seconds)));
+          const std::vector<std::uint8_t> bytes = nlohmann::json::to_cbor(sets);
+          const auto keep = [&](std::size_t done) { return write(file_, bytes.data() + done, bytes.size() - done); };
+          if (!transfer_all(bytes.size(), keep))
+            throw LackOfResources(fmt::format("cannot keep reference values: {}", std::strerror(errno)));
+        }));
   });
 }
 

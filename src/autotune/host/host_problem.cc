@@ -35,7 +35,7 @@ std::shared_ptr<HostProblem> make_host_problem(const TrialProblem& tried, const 
   require_memory(memory_need(tried), problem_text(tried.definition, tried.sizes));
   HostTensors tensors = make_inputs(tried.definition, tried.sizes, options.data_seed);
   problem->samples = affordable_samples(tried.definition, tried.sizes, options.scalars, tensors, options.oracle_samples,
-                                        options.data_seed, stop);
+                                        options.data_seed, options.oracle_seconds, stop);
   for (const MeasuredProblem::Argument& argument : problem->arguments) {
     HostTensor& data = tensors.at(argument.name);
     if (argument.output) {

@@ -63,6 +63,9 @@ void ErrorSum::start(double value, double error) {
   started_ = true;
 }
 
+/// So many times doubled or halved, 1 is near the ends of what f32 holds with full precision.
+constexpr double kDoublingsOfF32 = 125;
+
 void ErrorSum::go_on_from(double extremum) {
   if (special_ && std::isfinite(extremum)) start(extremum, inherited_);
 }
@@ -84,6 +87,10 @@ void ErrorSum::add(ReductionOp op, ElementType type, double term, double error, 
         // Below the normal numbers a step of f32 is all that is left of its precision.
         const bool small = std::fabs(sum) < kSmallestNormal && before != 0 && term != 0;
         inherited_ = std::fabs(before) * error + std::fabs(term) * inherited_ + std::fabs(sum) * 0x1p-24 + (small ? 0x1p-149 : 0);
+      }
+      if (term != 0 && std::isfinite(term)) {
+        const double doublings = std::log2(std::fabs(term));
+        (doublings > 0 ? above_ : below_) += std::fabs(doublings);
       }
       return;
     case ReductionOp::add:
@@ -231,6 +238,8 @@ bool ErrorSum::add_lanes(ErrorSum* each, double* sums, const LaneTerms& terms) {
 double ErrorSum::error(double sum, std::optional<ElementType> narrow, double orders, double share) const {
   if (std::isnan(inherited_) || inherited_ == kInfinite) return kInfinite;
   if (!std::isfinite(sum)) return special_ ? 0 : kInfinite;
+  // Factors in another order may leave f32, or its normal numbers, in between.
+  if (above_ >= kDoublingsOfF32 || (below_ >= kDoublingsOfF32 && above_ > 1)) return kInfinite;
   // Partial sums in another order, or before a factor that a rule defers, may be infinite; a start alone is no sum.
   const bool sums = terms_ > (started_ ? 1 : 0);
   if (magnitude_ >= (sums ? kInfiniteFrom / kRoomOfRules : kInfiniteFrom) || std::isnan(squares_) || squares_ == kInfinite)

@@ -86,7 +86,8 @@ class ErrorSum {
   double inherited_ = 0;
   double squares_ = 0;
   double magnitude_ = 0;
-  double deviation_ = 0;  ///< of the simulated sum, at its largest
+  double deviation_ = 0;          ///< of the simulated sum, at its largest
+  double above_ = 0, below_ = 0;  ///< doublings of all factors of a product above 1, and halvings of those below
   float simulated_ = 0;
   std::int32_t terms_ = 0;
   bool special_ = false;  ///< an infinity or NaN among the terms

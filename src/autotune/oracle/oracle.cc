@@ -85,9 +85,10 @@ Runs choose_runs(const std::vector<std::int64_t>& shape, std::int64_t count, std
 
 /// Beyond this many elementary evaluations (a few nanoseconds each) sampled outputs are evaluated backwards.
 constexpr double kCheap = 4e6;
-constexpr double kBackwardLimit = 4e9;  ///< of one sample
-constexpr double kMostOfOutput = 3e9;   ///< of a process, for the first element of an output
-constexpr double kSlackOfBoxes = 16;    ///< boxes hold more points than what is in them, and products take less than they count
+constexpr double kBackwardLimit = 4e9;    ///< of one sample
+constexpr double kMostOfOutput = 3e9;     ///< of a process, for the first element of an output
+constexpr double kProductsASecond = 6e7;  ///< of a process that shares a machine with others, at least
+constexpr double kSlackOfBoxes = 16;      ///< boxes hold more points than what is in them, and products take less than they count
 constexpr std::int64_t kAllElements = 1 << 16;
 constexpr std::int64_t kMostInRuns = 1 << 14;
 constexpr std::size_t kEnoughSamples = 64, kFewestSamples = 16;  ///< the corners are among the fewest
@@ -412,10 +413,10 @@ std::vector<OracleSample> reference_samples(const Nest& nest, const Sizes& sizes
 }
 
 AffordableSamples affordable_samples(const Nest& nest, const Sizes& sizes, const std::map<std::string, double>& scalars,
-                                     const HostTensors& inputs, std::int64_t samples, std::uint64_t seed,
+                                     const HostTensors& inputs, std::int64_t samples, std::uint64_t seed, double seconds,
                                      const std::atomic<bool>* stop) {
-  const double most = kMostOfOutput * host_threads();
-  const auto affordable = [&](const Tensor& output) {
+  const auto whole = DefinitionCost(nest, DefinitionCost::Products::side_by_side).at(sizes);
+  const auto affordable = [&](const Tensor& output, double most) {
     try {
       const auto cost = cost_of_first_element(nest, sizes, output.name);
       return !cost || *cost <= most;
@@ -423,19 +424,29 @@ AffordableSamples affordable_samples(const Nest& nest, const Sizes& sizes, const
       return true;
     }
   };
+  const auto compared_within = [&](double most, std::vector<std::string>& left_out) -> std::optional<Nest> {
+    if (!whole || *whole <= most) return nest;
+    Nest compared = nest;
+    bool any = false;
+    for (Tensor& tensor : compared.tensors) {
+      if (tensor.role != TensorRole::output) continue;
+      const bool taken = affordable(tensor, most);
+      any = any || taken;
+      if (taken) continue;
+      tensor.role = TensorRole::temporary;
+      left_out.push_back(tensor.name);
+    }
+    return any ? std::optional(std::move(compared)) : std::nullopt;
+  };
+  const double most = kMostOfOutput * host_threads(), in_time = kProductsASecond * host_threads() * seconds;
   AffordableSamples result;
-  Nest compared = nest;
-  bool any = false;
-  const auto whole = DefinitionCost(nest, DefinitionCost::Products::side_by_side).at(sizes);
-  for (Tensor& tensor : compared.tensors) {
-    if (tensor.role != TensorRole::output) continue;
-    const bool taken = !whole || *whole <= most || affordable(tensor);
-    any = any || taken;
-    if (taken) continue;
-    tensor.role = TensorRole::temporary;
-    result.left_out.push_back(tensor.name);
+  std::optional<Nest> compared;
+  if (seconds > 0 && in_time < most) compared = compared_within(in_time, result.left_out);
+  if (!compared) {
+    result.left_out.clear();
+    compared = compared_within(most, result.left_out);
   }
-  if (any) result.samples = reference_samples(compared, sizes, scalars, inputs, samples, seed, stop);
+  if (compared) result.samples = reference_samples(*compared, sizes, scalars, inputs, samples, seed, stop);
   return result;
 }
 

@@ -29,9 +29,10 @@ struct AffordableSamples {
       left_out;  ///< outputs of which one element takes too long: what kernels make of them shows at smaller sizes alone
 };
 
-/// reference_samples() of the outputs that are not too expensive: a mean over large products is.
+/// reference_samples() of the outputs that are not too expensive: a mean over large products is. `seconds`: that they may take, about; where all
+/// outputs take longer, and for 0, none is left out for that.
 AffordableSamples affordable_samples(const Nest& nest, const Sizes& sizes, const std::map<std::string, double>& scalars,
-                                     const HostTensors& inputs, std::int64_t samples, std::uint64_t seed,
+                                     const HostTensors& inputs, std::int64_t samples, std::uint64_t seed, double seconds,
                                      const std::atomic<bool>* stop = nullptr);
 
 /// Some elements of each output, as reference_samples() chooses and bounds them, but the first and the last ones before others, within about

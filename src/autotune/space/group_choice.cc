@@ -19,10 +19,23 @@ namespace {
 
 constexpr std::int64_t kFloatBytes = 4;
 
+/// Is each step of the recurrence one point for each of its elements? A thread that has these through all steps waits for nobody.
+bool has_steps_of_elements(const NestStructure& structure, const FusionGroup& group) {
+  return group.forms.back().kind == GroupForm::Kind::inside && group.forms.back().skews.empty() &&
+         std::all_of(group.loop_groups.begin(), group.loop_groups.end(), [&](int u) {
+           const LoopGroup& loop_group = structure.loop_groups[static_cast<std::size_t>(u)];
+           return std::all_of(loop_group.axes.begin(), loop_group.axes.end(), [&](int axis) {
+             return std::find(group.axes.begin(), group.axes.end(), axis) != group.axes.end();
+           });
+         });
+}
+
 GroupForm form_for(RuleVariants& variants, const RuleVariant& variant, const FusionGroup& group, std::int64_t wanted, bool gpu) {
   if (wanted == kDistributedForm) {
     const std::optional<GroupForm>& found = distributed_form(variants, variant, group);
     if (found || !gpu) return found.value_or(group.forms.front());
+  } else if (wanted == 0 && gpu && has_steps_of_elements(variant.structure, group)) {
+    return group.forms.back();  // in place of a launch a step
   } else if (static_cast<std::size_t>(wanted) < group.forms.size()) {
     return group.forms[static_cast<std::size_t>(wanted)];
   }

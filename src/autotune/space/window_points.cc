@@ -92,6 +92,7 @@ std::vector<NamedValues> likely_window_tiles(const NestStructure& structure, con
   while (cut && columns > kMostColumns) columns = ceil_div(columns, 2);
   if (cut) columns = std::min(kMostColumns, windows.vector * kWarp);
   while (cut && columns > 1 && columns >= 2 * all) columns /= 2;
+  while (cut && lanes > 1 && lanes * windows.vector >= 2 * columns) lanes /= 2;
   while (!cut && lanes > 1 && vectors % lanes != 0) lanes /= 2;
   const std::int64_t held = cut ? std::max<std::int64_t>(columns / lanes, 1) : ceil_div(vectors, lanes) * windows.vector;
   std::vector<NamedValues> points;

@@ -20,8 +20,9 @@ struct MeasureOptions {
   int repetitions = 9;                                 ///< host: timed runs of a candidate that is not cut early
   std::int64_t flush_bytes = std::int64_t{256} << 20;  ///< GPU: written before each run, to empty the caches
   std::int64_t oracle_samples = 256;                   ///< output elements compared when comparing all is too expensive
-  std::uint64_t data_seed = 1;                         ///< of the random inputs
-  std::map<std::string, double> scalars;               ///< values of scalar arguments; others take their default
+  double oracle_seconds = 0;              ///< that reference values may take, about, before outputs are left out; 0: any
+  std::uint64_t data_seed = 1;            ///< of the random inputs
+  std::map<std::string, double> scalars;  ///< values of scalar arguments; others take their default
 };
 
 }  // namespace nestor

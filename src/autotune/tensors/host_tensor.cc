@@ -41,6 +41,12 @@ void draw_places(HostTensor& tensor, std::int64_t count, const CounterRandom& ra
   }
 }
 
+/// Words of any 32 bits.
+void draw_words(HostTensor& tensor, const CounterRandom& random) {
+  for (std::int64_t k = 0; k < tensor.elements(); ++k)
+    tensor.set(k, static_cast<double>(static_cast<std::int32_t>(random.at(static_cast<std::uint64_t>(k)) >> 32)));
+}
+
 }  // namespace
 
 HostTensors make_inputs(const Nest& nest, const Sizes& sizes, std::uint64_t seed) {
@@ -56,6 +62,8 @@ HostTensors make_inputs(const Nest& nest, const Sizes& sizes, std::uint64_t seed
       const auto range = ranges.find(tensor.name);
       if (range != ranges.end() && !range->second.places.is_null()) {
         draw_places(data, std::max<std::int64_t>(evaluate_at(range->second.places, sizes), 0), CounterRandom(own_seed));
+      } else if (range != ranges.end() && range->second.word) {
+        draw_words(data, CounterRandom(own_seed));
       } else {
         fill_random(tensor.type, data.bytes.data(), data.elements(), own_seed);
         if (range != ranges.end()) keep_in_range(data, range->second);

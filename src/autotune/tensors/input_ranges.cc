@@ -35,8 +35,18 @@ class Demands {
       case ScalarOp::log:
         return nonnegative(statement, node.args()[0]);
       case ScalarOp::eq:
+      case ScalarOp::lt:
+      case ScalarOp::le:
         is_place(statement, node.args()[0], node.args()[1]);
         return is_place(statement, node.args()[1], node.args()[0]);
+      case ScalarOp::bit_and:
+      case ScalarOp::bit_or:
+      case ScalarOp::bit_xor:
+        is_word(statement, node.args()[1]);
+        return is_word(statement, node.args()[0]);
+      case ScalarOp::shift_left:
+      case ScalarOp::shift_right_logical:
+        return is_word(statement, node.args()[0]);
       case ScalarOp::log1p:  // of what is greater than -1
         return at_most(statement, node.args()[0], 1);
       case ScalarOp::pow: {
@@ -49,11 +59,36 @@ class Demands {
     }
   }
 
-  /// Integers that are compared with an index: words of a table, labels, nodes of a graph.
-  void is_place(const Statement& statement, const ScalarExpr& read, const ScalarExpr& index) {
-    if (read.op() != ScalarOp::read || index.op() != ScalarOp::index) return;
-    const Tensor& tensor = nest_.tensor(statement.reads[static_cast<std::size_t>(read.ordinal())].tensor);
-    if (tensor.role != TensorRole::input || tensor.type != ElementType::i32) return;
+  /// The input of integers that the expression is an element of; null: it is something else.
+  const Tensor* integers(const Statement& statement, const ScalarExpr& expr) const {
+    if (expr.op() != ScalarOp::read) return nullptr;
+    const Tensor& tensor = nest_.tensor(statement.reads[static_cast<std::size_t>(expr.ordinal())].tensor);
+    return tensor.role == TensorRole::input && tensor.type == ElementType::i32 ? &tensor : nullptr;
+  }
+
+  /// Integers whose bits are told apart: packed weights, sets.
+  void is_word(const Statement& statement, const ScalarExpr& expr) {
+    if (const Tensor* tensor = integers(statement, expr)) ranges_[tensor->name].word = true;
+  }
+
+  /// The operand beside what has no elements of tensors; the expression itself: there is none.
+  static const ScalarExpr& without_offset(const ScalarExpr& expr) {
+    if (expr.op() != ScalarOp::add && expr.op() != ScalarOp::sub) return expr;
+    const auto has_reads = [](const ScalarExpr& value) {
+      bool found = false;
+      value.visit([&](const ScalarExpr& node) { found = found || node.op() == ScalarOp::read; });
+      return found;
+    };
+    const std::vector<ScalarExpr>& args = expr.args();
+    if (has_reads(args[0]) && !has_reads(args[1])) return without_offset(args[0]);
+    return has_reads(args[1]) && !has_reads(args[0]) && expr.op() == ScalarOp::add ? without_offset(args[1]) : expr;
+  }
+
+  /// Integers that are compared with an index, with something added or not: words of a table, labels, nodes of a graph, lengths.
+  void is_place(const Statement& statement, const ScalarExpr& compared, const ScalarExpr& index) {
+    const ScalarExpr& read = without_offset(compared);
+    if (index.op() != ScalarOp::index || integers(statement, read) == nullptr) return;
+    const Tensor& tensor = *integers(statement, read);
     const isl::map values(isl::manage(isl_map_from_pw_aff(statement.indices[static_cast<std::size_t>(index.ordinal())].copy())));
     const isl::set all = values.intersect_domain(domain_in(nest_, statement)).range();
     if (all.is_empty() || isl_set_dim_has_upper_bound(all.get(), isl_dim_set, 0) != isl_bool_true) return;

@@ -14,10 +14,11 @@ struct InputRange {
   double most = std::numeric_limits<double>::infinity();  ///< of the magnitude
   /// Of integers that are compared with indices: one beyond the last of these, a function of the sizes. Null: they are not.
   isl::pw_aff places;
+  bool word = false;  ///< bits of an integer are told apart: any 32 of them, unless it is a place
 };
 
 /// Of inputs of floats, by name: ranges that keep roots and logarithms of sums, products and quotients of inputs from NaN. What is not found
-/// (a difference of two inputs under a root) is left as it is. Of inputs of integers: places. Inputs that are not named may be anything.
+/// (a difference of two inputs under a root) is left as it is. Of inputs of integers: places and words. Inputs that are not named may be anything.
 std::map<std::string, InputRange> input_ranges(const Nest& nest);
 
 }  // namespace nestor

@@ -52,6 +52,7 @@ const std::vector<Rule>& rules() {
                                      row_reduction_rule(),
                                      split_reduction_rule(),
                                      reciprocal_rule(),
+                                     masked_product_rule(),
                                      materialize_factor_rule(),
                                      late_definitions_rule(),
                                      early_definitions_rule(),

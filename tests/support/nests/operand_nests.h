@@ -53,6 +53,27 @@ inline Nest squared_distances(ElementType type = ElementType::bf16, const std::s
       .build();
 }
 
+/// r[t, o] = sum over users a and ranks of low[t, rank] up[a, o, rank] where a is the token's own; `ranks`: "1" has one dim of terms, a.
+inline Nest adapted_products(ElementType type = ElementType::bf16, const std::string& ranks = "4",
+                             const std::string& users = "A") {
+  const auto wide = [&](int ordinal) { return ScalarExpr::cast(ElementType::f32, read(ordinal, type)); };
+  const ScalarExpr own = ScalarExpr::make(ScalarOp::eq, {read(0, ElementType::i32), ScalarExpr::index(0)});
+  const std::string pair = "0 <= t < T and 0 <= o < O", user = pair + " and 0 <= a < " + users;
+  const bool one = ranks == "1";
+  return NestBuilder("adapted_products", {{"T", 9}, {"O", 7}, {"A", 3}})
+      .tensor("user", TensorRole::input, {"T"}, ElementType::i32)
+      .tensor("low", TensorRole::input, {"T", ranks}, type)
+      .tensor("up", TensorRole::input, {users, "O", ranks}, type)
+      .tensor("sums", TensorRole::temporary, {"T", "O"})
+      .tensor("out", TensorRole::output, {"T", "O"})
+      .statement("init[t, o] : " + pair, "sums[t, o]", {}, number(0))
+      .statement(one ? "sum[t, o, a] : " + user : "sum[t, o, a, r] : " + user + " and 0 <= r < " + ranks, "sums[t, o]",
+                 {"user[t]", one ? "low[t, 0]" : "low[t, r]", one ? "up[a, o, 0]" : "up[a, o, r]"},
+                 ScalarExpr::make(ScalarOp::select, {own, wide(1) * wide(2), number(0)}), ReductionOp::add, {"a"})
+      .statement("out[t, o] : " + pair, "out[t, o]", {"sums[t, o]"}, read(0))
+      .build();
+}
+
 /// The same with the differences in a tensor of their own.
 inline Nest squares_of_stored_differences() {
   const std::string pair = "0 <= i < M and 0 <= j < N", all = pair + " and 0 <= k < K";

@@ -179,6 +179,7 @@ inline const std::vector<RuleNests>& rule_nests() {
          }
        }},
       {"expand_squares", [](Dice& dice) { return squared_distances(half(dice), pair_mask(dice)); }},
+      {"masked_product", [](Dice& dice) { return adapted_products(half(dice), dice.of<Text>({"1", "2", "4"})); }},
       {"factor_exponential",
        [](Dice& dice) {
          return exponential_sums(half(dice), dice.of<ScalarOp>({ScalarOp::exp, ScalarOp::exp2}), ElementType::f32,

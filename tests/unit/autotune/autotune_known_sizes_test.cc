@@ -69,10 +69,10 @@ TEST(KnownSizes, OfStatesThatABlockKeepsTheNumberOfStepsIsFixed) {
 
 /// out[k, n] = sum over m of left[m, k] x[m, n], times what is left of right[k, n] by the sum over l of gram[k, l] right[l, n]: as many columns
 /// of the second product's operand as there are factors.
-Nest factors() {
+Nest factors(std::int64_t columns) {
   const std::string result = "0 <= k < K and 0 <= n < N", pair = "0 <= k < K and 0 <= l < K", terms = " and 0 <= m < M";
   const auto wide = [](int ordinal) { return ScalarExpr::cast(ElementType::f32, read(ordinal, ElementType::f16)); };
-  return NestBuilder("factors", {{"M", 2048}, {"N", 8192}, {"K", 64}})
+  return NestBuilder("factors", {{"M", 2048}, {"N", columns}, {"K", 64}})
       .tensor("x", TensorRole::input, {"M", "N"}, ElementType::f16)
       .tensor("left", TensorRole::input, {"M", "K"}, ElementType::f16)
       .tensor("right", TensorRole::input, {"K", "N"}, ElementType::f16)
@@ -95,10 +95,14 @@ Nest factors() {
 }
 
 TEST(KnownSizes, ColumnsOfAProductsOperandAreFixed) {
-  const Nest nest = factors();
+  const Nest nest = factors(512);
   const std::set<std::string> fixed = sizes_for(nest);
   EXPECT_TRUE(fixed.contains("K"));
   EXPECT_TRUE(starts(nest, fixed));
+  // More columns than a block keeps are for a kernel of their own.
+  const Nest wide = factors(8192);
+  EXPECT_TRUE(sizes_for(wide).empty());
+  EXPECT_TRUE(starts(wide, {}));
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 // The oracle gives what a nest's definition means: compared with a slow evaluation that asks isl for every point.
 #include "autotune/oracle/oracle.h"
+#include "db/devices/host_identity.h"
 
 #include "autotune/oracle/code/value_code.h"
 #include "autotune/oracle/reference.h"
@@ -510,6 +511,26 @@ TEST(Oracle, SumsOfWholeChunksAreThoseOfTheirTermsOneByOne) {
   }
 }
 
+TEST(ErrorSum, OfAProductSaysNothingWhereAnotherOrderLeavesTheRangeOfF32) {
+  const auto error_of = [](const std::vector<double>& factors) {
+    ErrorSum error;
+    error.start(1, 0);
+    double product = 1;
+    for (const double factor : factors) {
+      const double before = product;
+      product *= factor;
+      error.add(ReductionOp::mul, ElementType::f32, factor, 0, 0, before, product);
+    }
+    return error.error(product, std::nullopt);
+  };
+  EXPECT_LT(error_of({3, 0.5, 7, 0.25}), 1e-5);
+  EXPECT_LT(error_of({0x1p-40, 0x1p-40, 0x1p-40}), 0x1p-140) << "parts are no smaller than all";
+  EXPECT_LT(error_of({0x1p40, 0x1p40}), 0x1p60);
+  EXPECT_EQ(error_of({0x1p100, 0x1p-90, 0x1p60}), std::numeric_limits<double>::infinity()) << "the large ones first";
+  EXPECT_EQ(error_of({0x1p-100, 0x1p90, 0x1p-60}), std::numeric_limits<double>::infinity()) << "the small ones first";
+  EXPECT_EQ(error_of({0x1p100, 0, 0x1p60}), std::numeric_limits<double>::infinity()) << "0 times an infinity";
+}
+
 TEST(ErrorSum, OfLargeTermsSaysNothingEvenOfOneTermAndKeepsAStartAlone) {
   constexpr double kLarge = 0x1p100;
   const auto error_of = [](double start, int terms) {
@@ -709,8 +730,8 @@ TEST(Oracle, AnOutputThatNeedsAllOfLargeProductsIsLeftOut) {
                         .statement("mean_init[one] : one = 0", "mean[]", {}, number(0))
                         .statement("mean[i] : " + row, "mean[]", {"row[i]"}, read(0), ReductionOp::add)
                         .build();
-  const auto outputs_at = [&](const Sizes& sizes) {
-    const AffordableSamples found = affordable_samples(nest, sizes, {}, make_inputs(nest, sizes, 1), 8, 1);
+  const auto outputs_at = [&](const Sizes& sizes, double seconds = 0) {
+    const AffordableSamples found = affordable_samples(nest, sizes, {}, make_inputs(nest, sizes, 1), 8, 1, seconds);
     std::set<std::string> compared;
     for (const OracleSample& sample : found.samples) compared.insert(sample.tensor);
     return std::pair(compared, found.left_out);
@@ -719,6 +740,12 @@ TEST(Oracle, AnOutputThatNeedsAllOfLargeProductsIsLeftOut) {
   EXPECT_EQ(outputs_at({{"I", 6}, {"J", 5}, {"K", 7}}), (Outputs{{"mean", "row"}, {}}));
   // 10^12 products.
   EXPECT_EQ(outputs_at({{"I", 1 << 20}, {"J", 64}, {"K", 1 << 14}}), (Outputs{{"row"}, {"mean"}}));
+  // 262,144 products: nothing, but for so short a time.
+  const Sizes small{{"I", 64}, {"J", 64}, {"K", 64}};
+  EXPECT_EQ(outputs_at(small), (Outputs{{"mean", "row"}, {}}));
+  EXPECT_EQ(outputs_at(small, 10), (Outputs{{"mean", "row"}, {}}));
+  EXPECT_EQ(outputs_at(small, 1e-4 / host_threads()), (Outputs{{"row"}, {"mean"}}));
+  EXPECT_EQ(outputs_at(small, 1e-9), (Outputs{{"mean", "row"}, {}})) << "where no output is cheap enough, all are compared";
 }
 
 TEST(Oracle, AProblemTooExpensiveToCheckIsRefused) {

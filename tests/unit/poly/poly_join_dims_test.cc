@@ -45,6 +45,34 @@ TEST(JoinDims, KeysInAnImageAreKeysInARow) {
     EXPECT_EQ(differences(before, nest, sizes, 4), 0);
 }
 
+TEST(JoinDims, AnOperandMayBeComputedInF32) {
+  Nest before = with_statement(image_attention(), "dot", [](Statement& dot) {
+    dot.value = read(0) * ScalarExpr::cast(ElementType::f32, read(1, ElementType::f16));
+    dot.reads[0].relation = dot.reads[0].relation.set_range_tuple("pooled");
+    dot.reads[0].tensor = "pooled";
+  });
+  EXPECT_FALSE(rule("join_dims").find(image_attention()).empty());
+  Tensor pooled = before.tensor("q");
+  pooled.name = "pooled";
+  pooled.type = ElementType::f32;
+  pooled.role = TensorRole::temporary;
+  before.tensors.push_back(pooled);
+  const isl::map same = parse_map("[H, Q, Y] -> { pool[h, i, e] -> pooled[h, i, e] }", "test");
+  Statement pool;
+  pool.name = "pool";
+  pool.dims = {"h", "i", "e"};
+  pool.domain = parse_set("[H, Q, Y] -> { pool[h, i, e] : 0 <= h < H and 0 <= i < Q and 0 <= e < 64 }", "test");
+  pool.write = {"pooled", same};
+  pool.reads = {{"q", same.set_range_tuple("q")}};
+  pool.value = ScalarExpr::cast(ElementType::f32, read(0, ElementType::f16)) * number(0.5);
+  insert_statement(before, 0, pool);
+  validate(before);
+  const auto matches = rule("join_dims").find(before);
+  ASSERT_FALSE(matches.empty());
+  const Nest nest = rule("join_dims").apply(before, matches.front().target).nest;
+  EXPECT_EQ(differences(before, nest, {{"H", 2}, {"Q", 3}, {"Y", 2}}, 4), 0);
+}
+
 TEST(JoinDims, OtherNestsStayAsTheyAre) {
   const auto with = [](const std::string& name, const std::function<void(Statement&)>& change) {
     return refusal(with_statement(image_attention(), name, change));

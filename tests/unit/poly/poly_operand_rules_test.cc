@@ -100,6 +100,60 @@ TEST(RoundOperand, TheOtherOperandMayBeComputedInTheBitsOfAllInputs) {
   EXPECT_EQ(matches("round_operand", nest(ElementType::f16, ElementType::f32)), 0U) << "all inputs are f32";
 }
 
+/// sums[i, d] = sum over j of w[i, j] x[j, d], where w[i, j] = sum over p of t[i, j, p], or, with `products`, of a[i, p] b[j, p].
+Nest summed_weights(bool products) {
+  const auto wide = [](int k) { return ScalarExpr::cast(ElementType::f32, read(k, ElementType::f16)); };
+  const std::string pair = "0 <= i < N and 0 <= j < N", element = "0 <= i < N and 0 <= d < D";
+  NestBuilder nest("summed_weights", {{"N", 7}, {"D", 5}});
+  for (const char* name : {"a", "b"}) nest.tensor(name, TensorRole::input, {"N", "9"}, ElementType::f16);
+  return nest.tensor("t", TensorRole::input, {"N", "N", "9"}, ElementType::f16)
+      .tensor("x", TensorRole::input, {"N", "D"}, ElementType::f16)
+      .tensor("w", TensorRole::temporary, {"N", "N"})
+      .tensor("sums", TensorRole::temporary, {"N", "D"})
+      .tensor("out", TensorRole::output, {"N", "D"})
+      .statement("w_init[i, j] : " + pair, "w[i, j]", {}, number(0))
+      .statement("w[i, j, p] : " + pair + " and 0 <= p < 9", "w[i, j]",
+                 products ? std::vector<std::string>{"a[i, p]", "b[j, p]"} : std::vector<std::string>{"t[i, j, p]"},
+                 products ? wide(0) * wide(1) : wide(0), ReductionOp::add)
+      .statement("init[i, d] : " + element, "sums[i, d]", {}, number(0))
+      .statement("sum[i, d, j] : " + element + " and 0 <= j < N", "sums[i, d]", {"w[i, j]", "x[j, d]"}, read(0) * wide(1),
+                 ReductionOp::add)
+      .statement("out[i, d] : " + element, "out[i, d]", {"sums[i, d]"}, read(0))
+      .build();
+}
+
+TEST(RoundOperand, ASumBehindNoProductIsAnOperandWhenItIsComplete) {
+  ASSERT_EQ(matches("round_operand", summed_weights(false)), 1U);
+  const Nest nest = rule("round_operand").apply(summed_weights(false), {"sum"}).nest;
+  validate(nest);
+  EXPECT_LT(nest.statement("w").group, nest.statement("w_rounded").group);
+  EXPECT_LT(nest.statement("w_rounded").group, nest.statement("init").group);
+  EXPECT_EQ(matches("round_operand", summed_weights(true)), 0U) << "long sums of products are not rounded";
+  Nest parts = rule("split_reduction").apply(summed_weights(true), {"w", "p", "part", "3"}).nest;
+  EXPECT_EQ(matches("round_operand", parts), 0U) << "nor are those of their parts";
+}
+
+TEST(SplitTerms, RowsByColumnsOfF32HaveASumEach) {
+  const auto nest = [](const std::string& second) {
+    const std::string pair = "0 <= i < N and 0 <= j < N";
+    NestBuilder turned("turned", {{"N", 7}});
+    for (const char* name : {"a", "b", "c", "d"}) turned.tensor(name, TensorRole::input, {"N", "9"});
+    return turned.tensor("sums", TensorRole::temporary, {"N", "N"})
+        .tensor("out", TensorRole::output, {"N", "N"})
+        .statement("init[i, j] : " + pair, "sums[i, j]", {}, number(0))
+        .statement("sum[i, j, e] : " + pair + " and 0 <= e < 9", "sums[i, j]", {"a[i, e]", "b[j, e]", "c[i, e]", second},
+                   read(0) * read(1) - read(2) * read(3), ReductionOp::add)
+        .statement("out[i, j] : " + pair, "out[i, j]", {"sums[i, j]"}, read(0))
+        .build();
+  };
+  ASSERT_EQ(matches("split_terms", nest("d[j, e]")), 1U);
+  const Nest split = rule("split_terms").apply(nest("d[j, e]"), {"sum"}).nest;
+  validate(split);
+  EXPECT_THAT(reads_of(split, "sum"), UnorderedElementsAre("a", "b"));
+  EXPECT_THAT(reads_of(split, "out"), UnorderedElementsAre("sums", "sums_term"));
+  EXPECT_EQ(matches("split_terms", nest("d[i, e]")), 0U) << "no columns";
+}
+
 TEST(CopyRows, ProductsReadACopyOfWhatTensorCopiesCannotRead) {
   Nest nest = rule("copy_rows").apply(product_of_rows(), {"w"}).nest;
   nest = rule("copy_rows").apply(nest, {"x"}).nest;

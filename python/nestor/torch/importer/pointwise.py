@@ -8,6 +8,7 @@ import operator
 import torch
 
 from ...nests import values as v
+from ...nests.functions import gelu
 from ...nests.values import (absolute, as_type, atan, cast, constant, cos, erf, exp, exp2, expm1, floor, log, log1p, maximum,
                              minimum, rsqrt, select, sin, sqrt, tanh)
 from .exact import HIGH
@@ -59,13 +60,6 @@ def real(x):
 def softplus(x, beta=1, threshold=20):
     scaled = real(x) * beta
     return select(scaled > threshold, x, log1p(exp(scaled)) / beta)
-
-
-def gelu(x, approximate="none"):
-    """x times the normal distribution below x, exactly or by tanh."""
-    if approximate == "tanh":
-        return 0.5 * x * (1 + tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * (x * x * x))))
-    return 0.5 * x * (1 + erf(x * math.sqrt(0.5)))
 
 
 def _half_exp(x):

@@ -86,6 +86,8 @@ TensorBlock tensor_block(const TensorAxes& axes, const TensorChoice& choice, int
 
 std::string tensor_infeasible(const TensorAxes& axes, const TensorChoice& choice, const GpuLimits& limits) {
   if (!axes.no_product.empty()) return fmt::format("{} is no sum of products", axes.no_product);
+  if (!axes.wide_in_memory.empty())
+    return fmt::format("{} has an operand in memory that is not f16 or bf16", axes.wide_in_memory);
   if (axes.whole_rows && choice.columns < axes.column_extent)
     return fmt::format("a tile of {} columns does not have all {}", choice.columns, axes.column_extent);
   if (choice.grid.cluster > 1 && axes.streamed_operands.empty()) return "blocks of a cluster would share no tiles";

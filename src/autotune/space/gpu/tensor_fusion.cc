@@ -422,8 +422,8 @@ Fusion fusion_for_tensor_cores(RuleVariants& variants, const RuleVariant& varian
 
 std::set<std::string> rules_for_tensor_cores(RuleVariants& variants, const std::set<std::string>& default_rules,
                                              const std::set<std::string>& for_products, const GpuLimits& limits) {
-  // Squares, exponentials and integers that become products come first: other rules are for the products that there are then.
-  for (const char* algebra : {kExpandingRule, kFactoringRule, kIntegerRule, kMaskRule}) {
+  // Squares, exponentials, integers and what data hides, if they become products, come first: other rules are for the products that there are then.
+  for (const char* algebra : {kExpandingRule, kFactoringRule, kIntegerRule, kMaskRule, kMaskedRule}) {
     if (!for_products.contains(algebra)) continue;
     std::set<std::string> expanded = default_rules, others = for_products;
     expanded.insert(algebra);
@@ -493,9 +493,20 @@ std::set<std::string> rules_for_tensor_cores(RuleVariants& variants, const std::
     const RuleVariant& variant = variants.at({rules});
     return has_place(variants, variant, fusion_for_tensor_cores(variants, variant, limits), limits);
   };
+  const auto between = [&](const std::set<std::string>& rules) {
+    const RuleVariant& variant = variants.at({rules});
+    return points_between_kernels(variants, variant, fusion_for_tensor_cores(variants, variant, limits));
+  };
   const auto with = [](std::set<std::string> rules, const std::string& rule) {
     rules.insert(rule);
     return rules;
+  };
+  const auto on_lanes = [&](const std::set<std::string>& rules) { return products_on_lanes(variants, rules, limits); };
+  // Operands of 16 bits may bring products to the tensor cores that are on lanes beside those that are there.
+  const auto with_rounding = [&](const std::set<std::string>& rules) {
+    const std::set<std::string> rounded = with(rules, kRoundingRule);
+    const bool fewer = for_products.contains(kRoundingRule) && finds_place(rounded) && on_lanes(rounded) < on_lanes(rules) / 2;
+    return fewer ? rounded : rules;
   };
   const bool orders = for_products.contains(kOrderingRule);
   // Zeros that are left out need no copies.
@@ -506,9 +517,9 @@ std::set<std::string> rules_for_tensor_cores(RuleVariants& variants, const std::
   }
   // Terms that lie side by side stay so where columns may lie behind them.
   const bool columns = for_products.contains(kColumnsRule);
-  if (columns && !finds_place(usual) && finds_place(with(usual, kColumnsRule))) return with(usual, kColumnsRule);
+  if (columns && !finds_place(usual) && finds_place(with(usual, kColumnsRule))) return with_rounding(with(usual, kColumnsRule));
   // Another order of terms needs smaller copies than other rules do.
-  if (orders && !finds_place(usual) && finds_place(with(usual, kOrderingRule))) return with(usual, kOrderingRule);
+  if (orders && !finds_place(usual) && finds_place(with(usual, kOrderingRule))) return with_rounding(with(usual, kOrderingRule));
   if (orders && for_products.contains(kRoundingRule) && !finds_place(usual)) {
     const std::set<std::string> rounded = with(with(usual, kRoundingRule), kOrderingRule);
     if (finds_place(rounded)) return rounded;
@@ -517,10 +528,6 @@ std::set<std::string> rules_for_tensor_cores(RuleVariants& variants, const std::
   if (for_products.contains(kGatheringRule)) {
     const std::set<std::string> gathered = with(usual, kGatheringRule);
     // Copies of operands instead of products that go through memory.
-    const auto between = [&](const std::set<std::string>& rules) {
-      const RuleVariant& variant = variants.at({rules});
-      return points_between_kernels(variants, variant, fusion_for_tensor_cores(variants, variant, limits));
-    };
     if (finds_place(gathered) && (!finds_place(usual) || (!fuses(usual) && between(gathered) < between(usual) / 2)))
       return gathered;
   }
@@ -529,14 +536,20 @@ std::set<std::string> rules_for_tensor_cores(RuleVariants& variants, const std::
     if (!stands_alone(rule)) (multiplies_zeros(rule) ? zeros : more).insert(rule);
   }
   if (orders && !finds_place(usual) && !finds_place(more) && finds_place(with(more, kOrderingRule))) more.insert(kOrderingRule);
-  const auto on_lanes = [&](const std::set<std::string>& rules) { return products_on_lanes(variants, rules, limits); };
   if (fuses(usual)) {
     // Operands of 16 bits may bring products to the tensor cores that are on lanes beside those that are fused.
     const std::set<std::string> rounded = with(usual, kRoundingRule);
     if (for_products.contains(kRoundingRule) && fuses(rounded) && on_lanes(rounded) < on_lanes(usual) / 2) return rounded;
     return more != usual && finds_place(more) && fills_more(more, usual) ? more : usual;
   }
-  if (more != usual && (fuses(more) || (!finds_place(usual) && finds_place(more)))) return more;
+  if (more != usual && fuses(more)) return more;
+  if (more != usual && !finds_place(usual) && finds_place(more)) {
+    // What other rules store may keep products from one kernel that operands of 16 bits alone bring together.
+    const std::set<std::string> rounded = with(usual, kRoundingRule);
+    const bool enough = for_products.contains(kRoundingRule) && rounded != more && finds_place(rounded) &&
+                        on_lanes(rounded) <= on_lanes(more) && between(rounded) < between(more);
+    return enough ? rounded : more;
+  }
   // Copies that join sums, without those that lengthen runs of terms.
   if (more.contains(kSumJoiningRule)) {
     std::set<std::string> joined = with(usual, kSumJoiningRule);
@@ -571,17 +584,14 @@ std::set<std::string> rules_for_tensor_cores(RuleVariants& variants, const std::
       if (rules != best && finds_place(rules) && on_lanes(rules) < on_lanes(best) / 2) best = rules;
     }
     // What a rule moves may keep a result from the kernel of its product.
-    const auto between = [&](const std::set<std::string>& rules) {
+    const auto kernels = [&](const std::set<std::string>& rules) {
       const RuleVariant& variant = variants.at({rules});
-      const Fusion fusion = fusion_for_tensor_cores(variants, variant, limits);
-      return std::pair{variants.fusion_groups(variant, fusion).size(), points_between_kernels(variants, variant, fusion)};
+      return variants.fusion_groups(variant, fusion_for_tensor_cores(variants, variant, limits)).size();
     };
     for (const std::string& rule : in_the_way) {
       const std::set<std::string> fewer = without(best, rule);
       if (!finds_place(fewer) || terms_on_lanes(variants, fewer, limits) > terms_on_lanes(variants, best, limits)) continue;
-      const auto [kernels, points] = between(best);
-      const auto [kernels_without, points_without] = between(fewer);
-      if (kernels_without < kernels && points_without < points) best = fewer;
+      if (kernels(fewer) < kernels(best) && between(fewer) < between(best)) best = fewer;
     }
     return best;
   }
@@ -651,6 +661,14 @@ namespace {
 std::ptrdiff_t count_products(const Nest& nest) {
   return std::count_if(nest.statements.begin(), nest.statements.end(),
                        [](const Statement& statement) { return multiplies_matrices(statement); });
+}
+
+/// How many products those sums add up, as of parts.
+std::size_t count_contractions(const Nest& nest) {
+  std::size_t count = 0;
+  for (const Statement& statement : nest.statements)
+    count += multiplies_matrices(statement) ? unscaled_contractions_of(statement).size() : 0;
+  return count;
 }
 
 /// Adds the first choice with sums that are added together as one: first where several accumulators become one and copies take little.
@@ -775,8 +793,15 @@ std::vector<std::set<std::string>> rules_for_products(RuleVariants& variants, st
   const auto apart = without_composites_beside_chunks(variants, parts);
   if (!apart) return choices;
   parts = *apart;
-  const double saved = products_on_lanes(variants, choices.front(), limits) - products_on_lanes(variants, parts, limits);
-  if (saved >= kManyPoints) choices.insert(choices.begin(), parts);
+  const double on_lanes = products_on_lanes(variants, parts, limits);
+  if (products_on_lanes(variants, choices.front(), limits) - on_lanes < kManyPoints) return choices;
+  choices.insert(choices.begin(), parts);
+  if (!for_products.contains(kRoundingRule)) return choices;
+  // Where an operand may have 16 bits, one product does for six.
+  parts.insert(kRoundingRule);
+  const bool fewer =
+      count_contractions(variants.nest(variants.at({parts}))) < count_contractions(variants.nest(variants.at({choices.front()})));
+  if (fewer && products_on_lanes(variants, parts, limits) <= on_lanes) choices.insert(choices.begin(), std::move(parts));
   return choices;
 }
 

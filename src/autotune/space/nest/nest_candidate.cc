@@ -12,6 +12,7 @@
 #include "autotune/space/structure/axes.h"
 #include "autotune/space/structure/group_steps.h"
 #include "autotune/space/structure/rule_steps.h"
+#include "autotune/space/window_points.h"
 #include "support/knobs.h"
 
 #include <fmt/format.h>
@@ -370,6 +371,13 @@ std::string NestCandidate::make_shape(const FusionGroup& group, GroupShape& shap
     shape = shape_of(group, values_of_transposed(chosen_.structure, group, *rows));
     shape.on_gpu.transposed = rows->tensors;
     if (infeasible().empty()) return "";
+  }
+  const LoopGroup& heavy = chosen_.structure.loop_groups[static_cast<std::size_t>(group.heaviest)];
+  if (const auto windows = multiplies(group) ? std::nullopt : windows_of(nest, heavy)) {
+    for (NamedValues& values : likely_window_tiles(chosen_.structure, group, *windows)) {
+      shape = shape_of(group, std::move(values));
+      if (infeasible().empty()) return "";
+    }
   }
   for (NamedValues& values : likely_product_tiles(nest, chosen_.structure, group, gpu)) {
     shape = shape_of(group, std::move(values));

@@ -416,16 +416,18 @@ class GroupFinder {
   }
 
   /// Do such rows with columns of their own begin at the place, behind others, or what combines their parts, whose results it does not need?
-  /// A kernel goes through the columns of one kind.
+  /// A kernel goes through the columns of one kind. What all of the run has as rows are no columns of it.
   bool begins_other_rows(int first, int next) const {
     if (!is_of_products(next) || (searched_and_summed(first, next).empty() && !combines_parts(first, next))) return false;
     std::set<int> known;
     std::set<std::string> computed;
-    for (const int u : group_of(first, next).loop_groups) {
+    const FusionGroup run = group_of(first, next);
+    for (const int u : run.loop_groups) {
       const LoopGroup& loop_group = structure_.loop_groups[static_cast<std::size_t>(u)];
       known.insert(loop_group.axes.begin(), loop_group.axes.end());
       for (const std::string& name : loop_group.statements) computed.insert(base_.nest().statement(name).write.tensor);
     }
+    for (const int axis : run.axes) known.erase(axis);
     const std::set<std::string> touched = tensors_of(next);
     if (std::any_of(touched.begin(), touched.end(), [&](const std::string& tensor) { return computed.contains(tensor); }))
       return false;

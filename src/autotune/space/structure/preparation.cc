@@ -57,7 +57,7 @@ std::set<int> axes_of_products(const LoopGroup& loop_group, const Statement& sum
 }
 
 /// Loop groups, cut where elements of different products before lie next to each other in what a loop group writes: tiles of one product
-/// would leave single elements of a row.
+/// would leave single elements of a row. Values of rows are few.
 std::vector<std::vector<int>> without_interleaved_results(const Nest& nest, const NestStructure& structure,
                                                           const std::vector<int>& loop_groups) {
   std::vector<std::vector<int>> runs(1);
@@ -66,7 +66,8 @@ std::vector<std::vector<int>> without_interleaved_results(const Nest& nest, cons
     const LoopGroup& loop_group = structure.loop_groups[static_cast<std::size_t>(u)];
     const bool cut = std::any_of(loop_group.statements.begin(), loop_group.statements.end(), [&](const std::string& name) {
       const std::vector<int> written = followed_axes(loop_group, nest.statement(name).write);
-      return !written.empty() && products.contains(written.back());
+      const auto own = std::count_if(written.begin(), written.end(), [&](int axis) { return !products.contains(axis); });
+      return own > 1 && products.contains(written.back());
     });
     if (cut) {
       runs.emplace_back();

@@ -166,7 +166,56 @@ class Stages {
     }
     const auto is_common = [&](int axis) { return axis < 0 || has(common, axis); };
     return streamed.size() == 1 && !rows.empty() && std::all_of(of_all->begin(), of_all->end(), is_common) &&
-           !has_wider_products(first, last, *streamed.begin());
+           !has_wider_products(first, last, *streamed.begin()) && !has_longer_rows(first, last, *streamed.begin(), common) &&
+           !has_strangers(first, last, *streamed.begin(), common);
+  }
+
+  /// Are there members that no product among them has to do with, and whose results lie along other axes than those of rows and of streamed
+  /// columns?
+  bool has_strangers(std::size_t first, std::size_t last, int axis, const std::vector<int>& common) const {
+    std::vector<bool> related(last - first, false);
+    std::set<std::string> tensors;  // computed ones that these touch
+    const auto touched = [&](std::size_t k) {
+      std::set<std::string> all = members_[k].read;
+      all.insert(members_[k].written.begin(), members_[k].written.end());
+      std::erase_if(all, [&](const std::string& tensor) { return nest_.tensor(tensor).role == TensorRole::input; });
+      return all;
+    };
+    for (bool more = true; more;) {
+      more = false;
+      for (std::size_t k = first; k < last; ++k) {
+        if (related[k - first]) continue;
+        std::set<std::string> own = touched(k);
+        const auto is_known = [&](const std::string& tensor) { return tensors.contains(tensor); };
+        if (members_[k].products.empty() && std::none_of(own.begin(), own.end(), is_known)) continue;
+        related[k - first] = more = true;
+        tensors.merge(own);
+      }
+    }
+    for (std::size_t k = first; k < last; ++k) {
+      const LoopGroup& loop_group = structure_.loop_groups[static_cast<std::size_t>(members_[k].loop_group)];
+      for (std::size_t p = 0; p < loop_group.axes.size() && !related[k - first]; ++p) {
+        if (!loop_group.reduced[p] && loop_group.axes[p] != axis && !has(common, loop_group.axes[p])) return true;
+      }
+    }
+    return false;
+  }
+
+  /// Is there a product that does not go along the axis, with more columns than a block keeps beside the others'? What follows it takes it in
+  /// another order.
+  bool has_longer_rows(std::size_t first, std::size_t last, int axis, const std::vector<int>& common) const {
+    constexpr std::int64_t kMostColumns = 512;
+    for (std::size_t k = first; k < last; ++k) {
+      for (const Product& product : members_[k].products) {
+        if (has(product.written, axis) || product.reduced.contains(axis)) continue;
+        std::int64_t columns = 1;
+        for (const int own : product.written) {
+          if (own >= 0 && !has(common, own)) columns *= structure_.axes[static_cast<std::size_t>(own)].extent;
+        }
+        if (columns > kMostColumns) return true;
+      }
+    }
+    return false;
   }
 
   /// Among products along the axis that have operands of 16 bits, are there others that have none, or parts of such? Those would keep all of them

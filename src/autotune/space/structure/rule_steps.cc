@@ -121,10 +121,12 @@ std::vector<std::string> matching_rules(BaseSchedules& schedules) {
     // after the usual rules.
     if (!matching.contains(rule.name) && rule.name != kMixedPartsRule && matches(rule)) matching.insert(rule.name);
   }
-  // Scores that no mask hides any more may have other rules.
-  if (matching.contains(kMaskRule)) {
+  // Scores that no mask hides any more may have other rules, and so may operands that are masked.
+  for (const char* name : {kMaskRule, kMaskedRule}) {
+    if (!matching.contains(name)) continue;
     std::set<std::string> seen = all;
-    seen.insert(kMaskRule);
+    seen.insert(name);
+    if (name == kMaskedRule) seen.insert(kRoundingRule);
     for (const Step& step : rule_steps(schedules, seen)) matching.insert(step.args.at(0).get<std::string>());
   }
   const Nest& usual_nest = schedules.after_rules(usual).nest();
@@ -271,7 +273,7 @@ bool is_for_products(const std::string& rule) {
          rule == "split_terms" || rule == kSeparatingRule || rule == kAligningRule || rule == kGatheringRule ||
          rule == kOrderingRule || rule == kColumnsRule || rule == kExpandingRule || rule == kFactoringRule ||
          rule == kIntegerRule || rule == kMaskRule || rule == kNestingRule || rule == kOperandRule || rule == kChainRule ||
-         rule == kPartsRule || rule == kMixedPartsRule || rule == kRowsRule;
+         rule == kPartsRule || rule == kMixedPartsRule || rule == kRowsRule || rule == kMaskedRule;
 }
 
 bool multiplies_zeros(const std::string& rule) { return rule == kZerosRule; }

@@ -109,6 +109,27 @@ int longest_sum(const TileOp& op, const std::vector<bool>& spreadable) {
   return longest;
 }
 
+/// Where lanes would share a window's few taps: the dim of results that the window slides along, so that lanes have neighbouring results in place of
+/// parts of one; -1: there is none as long.
+int sliding_column(const TileOp& op, int taps, const std::vector<Buffer>& buffers, const std::vector<bool>& spreadable) {
+  constexpr std::int64_t kMostTaps = 16;
+  const std::optional<std::int64_t> few = exact_extent(op.dims[static_cast<std::size_t>(taps)]);
+  if (!few || *few > kMostTaps) return -1;
+  int found = -1;
+  for (int d = 0; d < static_cast<int>(op.dims.size()); ++d) {
+    const OpDim& dim = op.dims[static_cast<std::size_t>(d)];
+    if (!spreadable[static_cast<std::size_t>(d)] || dim.reduced || extent_bound(dim).value_or(0) < kMostTaps ||
+        column_votes(op, d, buffers) == 0)
+      continue;
+    const bool slides = std::any_of(op.reads.begin(), op.reads.end(), [&](const TileAccess& read) {
+      return !read.index.empty() && read.index.back().coefficient(dim.var) == 1 &&
+             read.index.back().uses(op.dims[static_cast<std::size_t>(taps)].var);
+    });
+    if (slides) found = d;
+  }
+  return found;
+}
+
 }  // namespace
 
 ScalarExpr wide_term(const ScalarExpr& term) {
@@ -172,6 +193,9 @@ int choose_column(const TileOp& op, const std::vector<Buffer>& buffers, const st
     }
   }
   if (best < 0 && !sequential) best = longest_sum(op, spreadable);
+  if (best >= 0 && op.dims[best].reduced) {
+    if (const int results = sliding_column(op, best, buffers, spreadable); results >= 0) return results;
+  }
   return best;
 }
 

@@ -141,6 +141,12 @@ class ProgramBuilder {
       std::erase_if(out, [&](const isl::set& other) { return has_all(own, other); });
       out.push_back(own);
     }
+    // Parts on both sides of a diagonal are one loop with bounds of its own.
+    if (plan_.tensor_cores && out.size() > 1) {
+      isl::set all = out.front();
+      for (const isl::set& other : out) all = all.unite(other).coalesce();
+      if (isl_set_n_basic_set(all.get()) == 1) return {all};
+    }
     return out;
   }
 
@@ -239,8 +245,28 @@ class ProgramBuilder {
     if (box == nullptr) return sequence({});
     std::vector<TileTree> nodes;
     for (TileOp& op : ops_at(statement, *box, at.choice)) nodes.push_back(op_node(std::move(op)));
+    if (runs_at_all(statement, *box, at)) return sequence(std::move(nodes));
     return guarded(remaining_condition(box->points.domain(), at.known, statement.outer_dim_names(plan_)),
                    sequence(std::move(nodes)));
+  }
+
+  /// May the statement's op run at all iterations around it, those without points of its own too? On tensor cores a product needs no condition
+  /// around it then, as where a mask leaves out the tiles of which others store zeros.
+  bool runs_at_all(const StatementPlan& statement, const OpBox& box, const Position& at) {
+    const std::string& name = statement.statement->name;
+    const isl::set others = at.known.subtract(box.points.domain());
+    if (!plan_.tensor_cores || others.is_empty()) return false;
+    const GuardPlan guard = variants_.guard(statement, at.choice);
+    const auto composed = [&](const Composite& composite) {
+      return composite.lead == name || sees_running_value(composite, name);
+    };
+    if ((guard.guarded && !box.exact) || guard.fill || std::any_of(composites_.begin(), composites_.end(), composed))
+      return false;
+    isl_map* extra =
+        isl_map_from_domain_and_range(others.copy(), isl_set_universe(isl_space_set_alloc(isl_context().get(), 0, 0)));
+    for (const Interval& dim : box.dims)
+      extra = dim.written ? isl_map_flat_range_product(extra, dim.written->copy()) : isl_map_free(extra);
+    return extra != nullptr && may_run_at(plan_, storage_, statement, isl::manage(extra));
   }
 
   static bool sees_running_value(const Composite& composite, const std::string& statement) {

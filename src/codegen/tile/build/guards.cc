@@ -18,12 +18,15 @@ bool reads_stay_inside(const StatementPlan& statement, const Storage& storage, c
 }
 
 /// Extra points write elements of a temporary that no instance of any statement writes.
-bool writes_nobodys_elements(const ProgramPlan& plan, const Storage& storage, const StatementPlan& statement, const OpBox& box) {
+bool writes_nobodys_elements(const ProgramPlan& plan, const Storage& storage, const StatementPlan& statement,
+                             const isl::map& extra) {
   const Access& write = statement.statement->write;
   if (storage.buffers[storage.tensors.at(write.tensor).buffer].memory == Memory::argument) return false;
-  const isl::map extra = touched_by(statement, write, box.hull.subtract(box.points));
-  return extra.is_subset(room(statement, storage.tensors.at(write.tensor))) && are_nobodys(plan, write.tensor, extra);
+  const isl::map elements = touched_by(statement, write, extra);
+  return elements.is_subset(room(statement, storage.tensors.at(write.tensor))) && are_nobodys(plan, write.tensor, elements);
 }
+
+isl::map extra_points(const OpBox& box) { return box.hull.subtract(box.points); }
 
 /// The read that makes a term vanish when it holds the reduction's neutral value: a factor of a sum's term, the very
 /// term of a minimum or maximum.
@@ -55,7 +58,7 @@ class GuardPlanner {
   /// Drops the test of an op whose extra points harm nobody; for a reduction, whole accumulations must be extra.
   void plan_plain(const StatementPlan& statement, const OpBox& box) {
     if (!reads_stay_inside(statement, storage_, box.hull)) return;
-    if (writes_nobodys_elements(plan_, storage_, statement, box)) out_[statement.statement->name].guarded = false;
+    if (writes_nobodys_elements(plan_, storage_, statement, extra_points(box))) out_[statement.statement->name].guarded = false;
   }
 
   void plan_reduction(const StatementPlan& statement, const OpBox& box) {
@@ -88,7 +91,7 @@ class GuardPlanner {
   /// The other factors of extra terms are numbers: what the caller gave, or elements that the tile reads for real points too. What
   /// nobody wrote may be NaN, and so its product with 0. So may be what the sums themselves have written so far.
   bool others_have_values(const StatementPlan& statement, const OpBox& box, const Access& filled) const {
-    const isl::map extra = box.hull.subtract(box.points);
+    const isl::map extra = extra_points(box);
     return std::all_of(statement.statement->reads.begin(), statement.statement->reads.end(), [&](const Access& read) {
       if (read.tensor == statement.statement->write.tensor) return false;
       if (&read == &filled || plan_.schedule->nest().tensor(read.tensor).role == TensorRole::input) return true;
@@ -107,8 +110,8 @@ class GuardPlanner {
     const OpBox& produced = writer_box->second;
     const isl::map filled = touched_by(*writer, writer->statement->write, produced.hull)
                                 .subtract(touched_by(*writer, writer->statement->write, produced.points));
-    if (!writes_nobodys_elements(plan_, storage_, *writer, produced)) return false;
-    if (!touched_by(statement, read, box.hull.subtract(box.points)).is_subset(filled)) return false;
+    if (!writes_nobodys_elements(plan_, storage_, *writer, extra_points(produced))) return false;
+    if (!touched_by(statement, read, extra_points(box)).is_subset(filled)) return false;
     if (!reads_stay_inside(statement, storage_, box.hull) || !write_is_owned(statement, box)) return false;
     if (!others_have_values(statement, box, read)) return false;
     treatment.fill = neutral;
@@ -119,9 +122,9 @@ class GuardPlanner {
   /// iterations have started, or will start, leaves it as it is.
   bool write_is_owned(const StatementPlan& statement, const OpBox& box) const {
     const Access& write = statement.statement->write;
-    const isl::map extra = touched_by(statement, write, box.hull.subtract(box.points));
+    const isl::map extra = touched_by(statement, write, extra_points(box));
     return extra.is_subset(touched_by(statement, write, box.points)) ||
-           writes_nobodys_elements(plan_, storage_, statement, box) || is_private(statement, extra);
+           writes_nobodys_elements(plan_, storage_, statement, extra_points(box)) || is_private(statement, extra);
   }
 
   /// Elements of a buffer that one task has for itself, inside of it.
@@ -148,6 +151,10 @@ bool are_nobodys(const ProgramPlan& plan, const std::string& tensor, const isl::
       owned = owned.unite(other.statement->domain.apply(other.statement->write.relation));
   }
   return elements.range().intersect_params(plan.context).is_disjoint(owned);
+}
+
+bool may_run_at(const ProgramPlan& plan, const Storage& storage, const StatementPlan& statement, const isl::map& extra) {
+  return reads_stay_inside(statement, storage, extra) && writes_nobodys_elements(plan, storage, statement, extra);
 }
 
 std::map<std::string, GuardPlan> plan_guards(const ProgramPlan& plan, const Storage& storage,

@@ -4,6 +4,7 @@
 #include "codegen/tile/analysis/affine.h"
 #include "poly/isl/conjunction.h"
 #include "poly/isl/isl_tools.h"
+#include "poly/nest/nest_sets.h"
 #include "support/error.h"
 
 #include <isl/aff.h>
@@ -250,6 +251,25 @@ isl::map common_bounds(const isl::map& points) {
   return isl::manage(isl_map_gist_domain(conjunction_around(points).release(), outer.copy())).intersect_domain(outer);
 }
 
+/// Of { [outer] -> [inner] } what reads elements that inputs have, as all points of the statement do: bounds that follow from those of parts, which no
+/// part has among its own.
+isl::map within_inputs(const ProgramPlan& plan, const StatementPlan& statement, const isl::map& around) {
+  isl::set loops = flattened(around);
+  for (const Access& read : statement.statement->reads) {
+    const Tensor& tensor = plan.schedule->nest().tensor(read.tensor);
+    if (tensor.role != TensorRole::input) continue;
+    isl_map* touched =
+        isl_map_from_domain_and_range(loops.copy(), isl_set_universe(isl_space_set_alloc(isl_context().get(), 0, 0)));
+    for (const isl::pw_aff& function : computed_indices(statement, read))
+      touched = isl_map_flat_range_product(touched, computed_index(statement, function).release());
+    touched = isl_map_set_tuple_name(touched, isl_dim_out, tensor.name.c_str());
+    loops = isl::manage(isl_map_domain(isl_map_intersect_range(touched, tensor_box(tensor).release())));
+  }
+  isl_map* within = isl_map_move_dims(isl_map_from_range(loops.release()), isl_dim_in, 0, isl_dim_out, 0,
+                                      static_cast<unsigned>(statement.outer.size()));
+  return isl::manage(within).intersect(around);
+}
+
 }  // namespace
 
 OpBox make_box(const ProgramPlan& plan, const StatementPlan& statement, const isl::set& domain) {
@@ -258,7 +278,7 @@ OpBox make_box(const ProgramPlan& plan, const StatementPlan& statement, const is
   const isl::set outer = box.points.domain();
   // Tensor cores compute whole tiles: bounds are what all parts of a mask have in common, and the guard says the rest.
   box.parts = plan.tensor_cores && has_many_conditions(box.points);
-  const isl::map around = box.parts ? common_bounds(box.points) : box.points;
+  const isl::map around = box.parts ? within_inputs(plan, statement, common_bounds(box.points)) : box.points;
   const unsigned inner = static_cast<unsigned>(statement.inner.size());
   const DimNames names = statement.outer_dim_names(plan);
   const auto values = [&](const isl::map& points, unsigned k) {

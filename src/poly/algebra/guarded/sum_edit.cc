@@ -42,7 +42,7 @@ Statement over_dims(const Nest& nest, const Statement& statement, const std::set
   return result;
 }
 
-bool can_be_guarded(const Nest& nest, const Statement& sum, std::string& why) {
+bool can_be_guarded(const Nest& nest, const Statement& sum, std::string& why, bool numbers) {
   why = "it does not add up to a temporary of f32 from 0 on";
   const Tensor& tensor = nest.tensor(sum.write.tensor);
   if (sum.reduction != ReductionOp::add || tensor.role != TensorRole::temporary || tensor.type != ElementType::f32 ||
@@ -61,7 +61,7 @@ bool can_be_guarded(const Nest& nest, const Statement& sum, std::string& why) {
   // One index for each dim that is no term's: of two indices that are one dim, tensors over dims would have one alone.
   const bool each_once = std::set<std::string>(names.begin(), names.end()).size() == names.size() &&
                          names.size() + reduced_dims(sum).size() == sum.dims.size();
-  return !names.empty() && each_once && sum.indices.empty();
+  return !names.empty() && each_once && (numbers || sum.indices.empty());
 }
 
 SumEdit::SumEdit(const Nest& nest, const Statement& sum) : result_(nest), sum_(sum), start_(*initialisers_of(nest, sum).front()) {

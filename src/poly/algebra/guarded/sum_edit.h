@@ -18,8 +18,9 @@ isl::map along_dims(const isl::map& relation, const Statement& statement, const 
 Statement over_dims(const Nest& nest, const Statement& statement, const std::set<int>& dims, const std::string& name);
 
 /// Is it a sum in f32 that starts from 0, alone in its loops as its start is, is read only when it is complete, and has terms for every
-/// element that is started, which its dims index? Then a SumEdit can be made. Sets `why` where it is not.
-bool can_be_guarded(const Nest& nest, const Statement& sum, std::string& why);
+/// element that is started, which its dims index? Then a SumEdit can be made. Sets `why` where it is not. `numbers`: terms may have indices as
+/// numbers, which statements over some of its dims have not.
+bool can_be_guarded(const Nest& nest, const Statement& sum, std::string& why, bool numbers = false);
 
 /// Statements that go in before such a sum.
 class SumEdit {

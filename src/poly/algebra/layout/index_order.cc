@@ -5,9 +5,12 @@
 #include <isl/set.h>
 #include <isl/space.h>
 
+#include <numeric>
 #include <set>
+#include <utility>
 
 #include "poly/algebra/operands/half_products.h"
+#include "poly/algebra/values/factor_chain.h"
 #include "poly/algebra/values/nest_edit.h"
 #include "poly/isl/isl_tools.h"
 #include "poly/nest/nest_sets.h"
@@ -30,7 +33,8 @@ Tensor reordered(const Tensor& tensor, const IndexOrder& order, const std::strin
   return result;
 }
 
-/// The statement that copies what `sum` reads; dims are named as the sum's where an index follows one.
+/// The statement that copies what `sum` reads, or all of an input of which it reads most at default sizes: kernels multiply whole tiles of it, with
+/// zeros where the sum reads none. Dims are named as the sum's where an index follows one.
 Statement copy_of(const Nest& nest, const Statement& sum, const Access& read, const IndexOrder& order, const std::string& name) {
   const isl::map to_copy = reordering(read.relation, order, name);
   const isl::map used = read.relation.intersect_domain(domain_in(nest, sum));
@@ -44,6 +48,17 @@ Statement copy_of(const Nest& nest, const Statement& sum, const Access& read, co
     copy.dims.push_back(fresh_dim(nest, copy.dims, base));
     copy.domain =
         isl::manage(isl_set_set_dim_name(copy.domain.release(), isl_dim_set, static_cast<unsigned>(k), copy.dims[k].c_str()));
+  }
+  constexpr double kMost = 0.5;
+  std::vector<int> all(order.size());
+  std::iota(all.begin(), all.end(), 0);
+  const Tensor& tensor = nest.tensor(read.tensor);
+  if (tensor.role == TensorRole::input && default_points(nest, copy, all) > kMost * default_elements(nest, tensor)) {
+    const isl::set elements = tensor_box(tensor).apply(to_copy);
+    copy.domain = isl::manage(isl_set_gist_params(elements.copy(), full_context(nest).release()));
+    for (std::size_t k = 0; k < order.size(); ++k)
+      copy.domain =
+          isl::manage(isl_set_set_dim_name(copy.domain.release(), isl_dim_set, static_cast<unsigned>(k), copy.dims[k].c_str()));
   }
   copy.write = {name, isl::manage(isl_set_identity(copy.domain.copy()))};
   copy.reads = {{read.tensor, to_copy.reverse().intersect_domain(copy.domain)}};

@@ -2,7 +2,8 @@
 //
 // Pattern    A reduction over dims i and g of a temporary t_(.., i, g, ..), g with a known number G of values, as the softmax of attention whose keys
 //            lie in an image. Temporaries that statements with t have along i and g, side by side, belong to it: t, and what leads from one to
-//            the other. One of them is a product of 16-bit matrices, an operand of which follows both dims, and the other one neither.
+//            the other. One of them is a product of matrices of 16 bits, or of 16 bits and a temporary of f32, an operand of which follows both
+//            dims, and the other one neither.
 // Rewrite    those temporaries have one index s = G i + g in place of two, and statements that touch them one dim s. What else follows i and g
 //            follows floor(s / G) and s mod G. Operands of 16 bits of such products that are inputs with i and g side by side are copied before:
 //            a'[.., G i + g, ..] = a[.., i, g, ..].
@@ -19,6 +20,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "poly/algebra/operands/half_products.h"
@@ -63,14 +65,16 @@ bool keeps_product(const Statement& sum, const JoinedDims& dims) {
   });
 }
 
-/// Is it a product of matrices of 16-bit tensors, one of which has the dims as its columns?
-bool has_columns(const Statement& sum, const JoinedDims& dims) {
-  const auto halves = half_products(sum);
-  if (!halves || !depends_on_dim(sum.write.relation, dims.outer)) return false;
-  const auto [a, b] = *halves;
-  if (!follows_own_dim(sum, a, b) || !follows_own_dim(sum, b, a)) return false;
+/// Is it a product of matrices of 16 bits, one of which may be computed in f32, and has one of them the dims as its columns?
+bool has_columns(const Nest& nest, const Statement& sum, const JoinedDims& dims) {
+  if (!depends_on_dim(sum.write.relation, dims.outer)) return false;
+  std::vector<std::pair<std::size_t, std::size_t>> pairs = wide_and_half(nest, sum);
+  if (const auto halves = half_products(sum)) pairs.push_back(*halves);
   const auto follows = [&](std::size_t operand) { return depends_on_dim(sum.reads[operand].relation, dims.outer); };
-  return follows(a) != follows(b);
+  return std::any_of(pairs.begin(), pairs.end(), [&](const auto& pair) {
+    const auto [a, b] = pair;
+    return follows_own_dim(sum, a, b) && follows_own_dim(sum, b, a) && follows(a) != follows(b);
+  });
 }
 
 class JointsFinder {
@@ -123,7 +127,7 @@ class JointsFinder {
         if (!dims) return false;
         if (dims->outer == dims->inner) continue;  // it touches none of them
         joints_.statements[statement.name] = *dims;
-        columns = columns || has_columns(statement, *dims);
+        columns = columns || has_columns(nest_, statement, *dims);
         const auto name = [&](int dim) { return statement.dims[static_cast<std::size_t>(dim)]; };
         for (const Access& access : accesses_of(statement)) {
           if (!is_temporary(access.tensor) || joints_.places.contains(access.tensor)) continue;

@@ -158,10 +158,26 @@ bool is_free_of_products(const Nest& nest, const Statement& statement, const Sca
   return std::none_of(behind.begin(), behind.end(), [](const Statement* sum) { return multiplies_own_dims(*sum); });
 }
 
+/// Does the value, made without functions, read an input that changes along all the dims that it changes along? It takes no more memory than
+/// that one: unlike the scores of attention, what is left of a value beside a product, as the error that a memory learns from.
+bool is_as_large_as_input(const Nest& nest, const Statement& statement, const ScalarExpr& value) {
+  bool found = false;
+  value.visit([&](const ScalarExpr& expr) {
+    if (expr.op() != ScalarOp::read) return;
+    const Tensor& tensor = nest.tensor(statement.reads[static_cast<std::size_t>(expr.ordinal())].tensor);
+    bool all = tensor.role == TensorRole::input;
+    for (int dim = 0; dim < static_cast<int>(statement.dims.size()); ++dim)
+      all = all && varies_along(statement, expr, dim) == varies_along(statement, value, dim);
+    found = found || all;
+  });
+  return found && !has_functions(value);
+}
+
 /// May the value, of f32 tensors, get a temporary? What is made of other temporaries in full must serve many results.
 bool may_be_stored(const Nest& nest, const Statement& statement, const ScalarExpr& value) {
   return reads_inputs_and_few(nest, statement, value) ||
-         (serves_many(nest, statement, value) && is_free_of_products(nest, statement, value));
+         (serves_many(nest, statement, value) &&
+          (is_free_of_products(nest, statement, value) || is_as_large_as_input(nest, statement, value)));
 }
 
 /// Are both factors made of inputs, and of values of rows or columns? Each gets a temporary then. Those of f32 serve many results.
@@ -178,7 +194,7 @@ bool made_of_inputs(const Nest& nest, const Statement& statement) {
 std::optional<Split> split_of(const Nest& nest, const Statement& statement, std::string& why) {
   const char* const many =
       "its factor is made of temporaries, which may be many: those of f32 tensors are made of inputs, and of values of rows or "
-      "columns, or serve 64 results and come from no product of matrices";
+      "columns, or serve 64 results and come from no product of matrices, or take no more memory than an input that they read";
   if (chooses_function(nest, statement)) {
     why = many;
     return reads_inputs_and_few(nest, statement, statement.value.args()[1]) ? split_between(nest, statement, 1, 0, why)

@@ -1,7 +1,8 @@
 // Rule "round_operand": a computed operand of a product of matrices is kept in the 16 bits of the other one.
 //
 // Pattern    r_e += t_p b_q, where b is an input of 16 bits, or a temporary of the 16 bits that all such inputs have; t a temporary of f32 with
-//            one elementwise definition; and each of them follows a dim of the result that the other does not (a product of matrices).
+//            one elementwise definition, or a reduction behind no product of matrices, as a mean; and each of them follows a dim of the result
+//            that the other does not (a product of matrices).
 //            Where all 16-bit inputs have one type, b may be such a temporary of f32 as well: both are rounded.
 // Rewrite    t'_p = t_p, rounded to the type of b, behind the definition of t; r_e += t'_p b_q. Other readers keep t.
 // Conditions t and b are read along a common reduced dim.
@@ -15,6 +16,7 @@
 
 #include "poly/algebra/operands/half_products.h"
 #include "poly/algebra/rules/rule_list.h"
+#include "poly/algebra/values/factor_chain.h"
 #include "poly/algebra/values/nest_edit.h"
 #include "poly/algebra/values/polynomial.h"
 
@@ -67,14 +69,28 @@ std::vector<Factors> factors_of(const Nest& nest, const Statement& sum) {
   return found;
 }
 
+/// The statement behind which the temporary is complete: its elementwise definition, or a reduction that has terms for all elements, of values that
+/// come from no product of matrices; null: there is none.
+const Statement* definition_of(const Nest& nest, const std::string& tensor) {
+  if (const Statement* definition = sole_definition(nest, tensor)) return definition;
+  const std::vector<const Statement*> writers = writers_of(nest, tensor);
+  const auto reduces = [](const Statement* writer) { return writer->reduction.has_value(); };
+  const auto reduction = std::find_if(writers.begin(), writers.end(), reduces);
+  if (reduction == writers.end() || std::count_if(writers.begin(), writers.end(), reduces) != 1) return nullptr;
+  const bool alone = alone_in_group(nest, (*reduction)->name) && initialisers_of(nest, **reduction).size() + 1 == writers.size();
+  const std::vector<const Statement*> behind = statements_behind(nest, {tensor});
+  const bool products = std::any_of(behind.begin(), behind.end(), [](const Statement* sum) { return multiplies_own_dims(*sum); });
+  return alone && !products && always_has_points(nest, **reduction) ? *reduction : nullptr;
+}
+
 /// Sets `why` where there is none.
 std::optional<Operand> operand_of(const Nest& nest, const Statement& sum, std::string& why) {
   why = "it is no sum of products of a 16-bit tensor and a temporary of f32";
   const std::vector<int> reduced = reduced_dims(sum);
   for (const auto& [wide, other, type] : factors_of(nest, sum)) {
     const Access &a = sum.reads[wide], &b = sum.reads[other];
-    why = "its temporary has no elementwise definition";
-    const Statement* definition = sole_definition(nest, a.tensor);
+    why = "its temporary has no elementwise definition, and is no plain sum of other values";
+    const Statement* definition = definition_of(nest, a.tensor);
     if (!definition || position_of(nest, definition->name) > position_of(nest, sum.name)) continue;
     why = "its factors are not those of a product of matrices";
     const bool meet = std::any_of(reduced.begin(), reduced.end(),

@@ -1,7 +1,7 @@
 // Rule "split_terms": a sum of several products a term becomes several sums of one product each.
 //
-// Pattern    r_e += a_p b_q + c_p d_q (or -, and more of them), products of 16-bit tensors each, into a temporary of f32 that starts from
-//            0: the real part of a product of complex numbers.
+// Pattern    r_e += a_p b_q + c_p d_q (or -, and more of them), products of 16-bit tensors each, or of rows by columns where operands have
+//            f32, into a temporary of f32 that starts from 0: the real part of a product of complex numbers.
 // Rewrite    r_e += a_p b_q and r'_e += c_p d_q, each with its own start; readers of r read r + r' (or r - r').
 // Conditions initialisers and the sum are alone in their loops; nothing else writes r, and nobody reads it before.
 // Proof      associativity and commutativity of addition. Infinities and NaN: the same terms are added, whatever their order.
@@ -25,23 +25,24 @@ struct SignedTerm {
 };
 
 /// Products that are added up in `value`; false: something else is among them.
-bool collect_terms(const Statement& sum, const ScalarExpr& value, bool negative, std::vector<SignedTerm>& terms) {
+bool collect_terms(const Nest& nest, const Statement& sum, const ScalarExpr& value, bool negative,
+                   std::vector<SignedTerm>& terms) {
   if ((value.op() == ScalarOp::add || value.op() == ScalarOp::sub) && value.type() == ElementType::f32) {
-    return collect_terms(sum, value.args()[0], negative, terms) &&
-           collect_terms(sum, value.args()[1], negative != (value.op() == ScalarOp::sub), terms);
+    return collect_terms(nest, sum, value.args()[0], negative, terms) &&
+           collect_terms(nest, sum, value.args()[1], negative != (value.op() == ScalarOp::sub), terms);
   }
   Statement alone = sum;
   alone.value = value;
   terms.push_back({negative, value});
-  return half_products(alone).has_value();
+  return half_products(alone) || multiplies_rows_by_columns(nest, alone);
 }
 
 std::string objection(const Nest& nest, const Statement& sum) {
   const Tensor& tensor = nest.tensor(sum.write.tensor);
   std::vector<SignedTerm> terms;
-  if (sum.reduction != ReductionOp::add || !collect_terms(sum, sum.value, false, terms) || terms.size() < 2 ||
+  if (sum.reduction != ReductionOp::add || !collect_terms(nest, sum, sum.value, false, terms) || terms.size() < 2 ||
       terms.front().negative)
-    return "it is no sum of several products of 16-bit tensors a term";
+    return "it is no sum of several products a term, of 16-bit tensors or of rows by columns";
   if (tensor.role != TensorRole::temporary || tensor.type != ElementType::f32 || !starts_from(nest, sum, 0))
     return "it does not add up to a temporary of f32 from 0 on";
   const std::vector<const Statement*> starts = initialisers_of(nest, sum), readers = readers_of(nest, tensor.name);
@@ -81,7 +82,7 @@ RuleResult apply(const Nest& nest, const std::vector<std::string>& target) {
   const std::string why = objection(nest, sum);
   if (!why.empty()) refuse_rule(kName, name, why);
   std::vector<SignedTerm> terms;
-  collect_terms(sum, sum.value, false, terms);
+  collect_terms(nest, sum, sum.value, false, terms);
   Nest result = nest;
   std::string last = name;
   for (std::size_t k = 1; k < terms.size(); ++k) {

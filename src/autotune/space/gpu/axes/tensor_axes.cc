@@ -207,6 +207,7 @@ void add_tiles(const Nest& nest, const NestStructure& structure, const FusionGro
     const Access& read = statement.reads[static_cast<std::size_t>(ordinal)];
     const std::vector<int> axes = followed_axes(loop_group, read);
     const std::int64_t width = width_of(structure, group, result, axes);
+    if (is_input(ordinal) && !is_half(nest.tensor(read.tensor).type)) result.wide_in_memory = statement.name;
     if (!is_input(ordinal)) {
       if (!has(axes, result.reduction_axis)) continue;
       if (++parts == 1) ++result.register_operands;

@@ -60,6 +60,7 @@ struct TensorAxes {
   int chains = 1;     ///< parts of the loop over streamed columns that need nothing of each other
   int functions = 0;  ///< exponentials and the like for an element of such tiles
   std::string no_product;  ///< a statement that sums rows of several elements, and no products: it has no place; empty: none does
+  std::string wide_in_memory;  ///< a product whose operand another kernel has stored in f32; empty: none is
 };
 
 }  // namespace nestor

@@ -128,6 +128,14 @@ bool has_condition(const TensorOp& op, const IntExpr& condition) {
                      [&](const IntExpr& has) { return has.str() == condition.str(); });
 }
 
+/// A product adds to all columns of its tile.
+void require_all_started(const TensorPlan& plan, const TensorOp& product, const TensorOp& start) {
+  if (start.column < 0 || start.op.fill || !start.op.guard.defined()) return;
+  if (start.op.guard.uses(start.op.dims[static_cast<std::size_t>(start.column)].var))
+    user_error("Kernel '{}' cannot use tensor cores: {} adds to columns of its tile that {} leaves out.", plan.program->name,
+               product.op.name, start.op.name);
+}
+
 }  // namespace
 
 /// Copies bring zeros from before and beyond an argument, and nothing else is left out of a tile: a product with both operands in shared
@@ -156,6 +164,7 @@ void require_whole_terms(TensorPlan& plan) {
     }
     if (!op.op.initialize) op.mask.clear();
     if (const TensorOp* start = start_of(plan, op)) {
+      require_all_started(plan, op, *start);
       for (const IntExpr& condition : op.memory_mask) {
         if (condition.uses(kColumn) || has_condition(*start, condition)) continue;
         const bool leaves_a = leaves_argument(plan, op, a, movers_of_first(op.a_by_row), condition),

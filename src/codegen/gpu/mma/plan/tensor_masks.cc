@@ -5,6 +5,7 @@
 #include "codegen/tile/analysis/mask_cnf.h"
 #include "codegen/tile/analysis/tile_rewrite.h"
 #include "poly/algebra/values/polynomial.h"
+#include "support/error.h"
 
 #include <algorithm>
 #include <cmath>
@@ -357,11 +358,27 @@ Known known_value(const ScalarExpr& expr, const std::vector<ScalarParam>& scalar
   }
 }
 
+namespace {
+
+/// A product has a test of its rows and of its terms, and none of its columns.
+void require_all_columns(const TensorPlan& plan, const TensorOp& op) {
+  if (op.kind != TensorOp::Kind::product) return;
+  const std::string& column = op.op.dims[static_cast<std::size_t>(op.form.column)].var;
+  for (const IntExpr& condition : op.memory_mask) {
+    if (condition.uses(column))
+      user_error("Kernel '{}' cannot use tensor cores: {} leaves out columns of its result, those where {} >= 0 fails.",
+                 plan.program->name, op.op.name, condition.str());
+  }
+}
+
+}  // namespace
+
 void plan_masks(TensorPlan& plan) {
   std::set<std::string> loops;
   collect_loops(plan.kernel->body, loops);
   for (TensorOp& op : plan.ops) {
     op.memory_mask = all_conditions(plan, op);
+    require_all_columns(plan, op);
     for (const IntExpr& condition : op.memory_mask) {
       const bool changes = std::any_of(loops.begin(), loops.end(), [&](const std::string& loop) { return condition.uses(loop); });
       if (condition.uses(kColumn) || changes) op.mask.push_back(condition);

@@ -166,9 +166,10 @@ bool has_strided_columns(const BlockPlan& plan) {
   return std::any_of(plan.ops.begin(), plan.ops.end(), [](const BlockOp& op) {
     return op.reduces_columns() && std::any_of(op.op.reads.begin(), op.op.reads.end(), [&](const TileAccess& read) {
              const std::string& column = op.op.dims[op.column].var;
+             if (!uses_any(read, column)) return false;  // as where it has no index at all
              // Words that several columns lie in are nearer still.
              const bool packed = read.index.back().uses(column) && !read.index.back().coefficient(column);
-             return uses_any(read, column) && read.index.back().coefficient(column) != 1 && !packed;
+             return read.index.back().coefficient(column) != 1 && !packed;
            });
   });
 }
