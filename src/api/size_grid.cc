@@ -53,6 +53,8 @@ std::vector<Axis> axes_of(const Nest& nest, const std::vector<std::string>& text
       for (const SizeParam& size : nest.sizes) known.push_back(size.name);
       if (std::find(known.begin(), known.end(), name) == known.end())
         user_error("{} has no size '{}'{}; its sizes are {}", nest.op, name, did_you_mean(name, known), describe_sizes(nest));
+      if (std::any_of(axes.begin(), axes.end(), [&](const Axis& axis) { return axis.first == name; }))
+        user_error("size {} of {} is given twice: write all its values behind one {}=", name, nest.op, name);
       axes.emplace_back(name, std::vector<std::int64_t>());
     }
     const auto values =

@@ -44,6 +44,16 @@ TEST(NestError, UnknownSizeListsTheSizes) {
             "matmul has no size named \"Z\"; its sizes are M, N, K");
 }
 
+TEST(NestError, NamesAndToleranceOfAnOperator) {
+  EXPECT_EQ(complaint([](Nest& n) { n.op = ""; }), "the nest has no name: its op is \"\"");
+  EXPECT_THAT(complaint([](Nest& n) { n.op = std::string("a\0b", 3); }), testing::HasSubstr("has control characters"));
+  EXPECT_THAT(complaint([](Nest& n) { n.variant = "f32\n"; }), testing::HasSubstr("of nest matmul has control characters"));
+  for (const double tolerance : {-1.0, std::numeric_limits<double>::infinity(), std::numeric_limits<double>::quiet_NaN()})
+    EXPECT_THAT(complaint([&](Nest& n) { n.tolerance = tolerance; }), testing::HasSubstr("nest matmul: its tolerance is"))
+        << tolerance;
+  EXPECT_TRUE(is_well_formed([](Nest& n) { n.tolerance = 0; }));
+}
+
 TEST(NestError, SizesBelowTheirMinimum) {
   EXPECT_EQ(message_of([] { fix_sizes(samples::matmul(), {{"M", 0}}); }), "size M of matmul is 0; it must be at least 1");
   EXPECT_EQ(message_of([] { fix_sizes(samples::matmul(), {{"M", -4}}); }), "size M of matmul is -4; it must be at least 1");

@@ -112,7 +112,10 @@ Sizes OperatorArgs::sizes(const Nest& nest) const {
       user_error("{} has no size '{}'{}; its sizes are {}", nest.op, name, meant.empty() ? "" : "; did you mean '" + meant + "'?",
                  describe_sizes(nest));
     }
-    given[name] = parse_size(text).second;
+    const std::int64_t value = parse_size(text).second;
+    const auto [before, is_new] = given.emplace(name, value);
+    if (!is_new && before->second != value)
+      user_error("size {} of {} is given as {} and as {}: give it once", name, nest.op, before->second, value);
   }
   return complete_sizes(nest, given);
 }
@@ -196,7 +199,9 @@ MeasureOptions MeasureArgs::resolve(const Nest& nest) const {
     const double value = std::strtod(text.c_str() + equals + 1, &end);
     if (end == text.c_str() + equals + 1 || *end != '\0')
       user_error("scalar {}: '{}' is not a number", name, text.substr(equals + 1));
-    resolved.scalars[name] = value;
+    const auto [before, is_new] = resolved.scalars.emplace(name, value);
+    if (!is_new && before->second != value)
+      user_error("scalar {} of {} is given as {} and as {}: give it once", name, nest.op, before->second, value);
   }
   return resolved;
 }

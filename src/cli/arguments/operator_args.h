@@ -32,12 +32,12 @@ CLI::Validator one_of(const std::vector<std::string>& words, Meant meant = did_y
 struct OperatorArgs {
   std::string source;
   std::string variant;
-  std::vector<std::string> size_texts;  ///< "rows=4096", in the order given; the last of a name counts
+  std::vector<std::string> size_texts;  ///< "rows=4096", in the order given
 
   /// Adds OP, --variant and --sizes. `required`: whether OP must be given.
   void add_to(CLI::App& command, bool required = true);
   Nest load() const;
-  /// Sizes as given, checked by name and value; missing ones take their default. Throws UserError listing the sizes.
+  /// Sizes as given, checked by name and value; missing ones take their default. Throws UserError listing the sizes, or where one has two values.
   Sizes sizes(const Nest& nest) const;
 
  private:

@@ -31,9 +31,23 @@ std::int64_t parse_trial_id(const std::string& text) {
   return id;
 }
 
+/// A stored trial has an operator, sizes and scalars of its own.
+void require_nothing_of_an_operator(const VerifyArgs& args) {
+  const auto require = [&](bool given, const char* option) {
+    if (given) user_error("{} goes with an operator and --steps FILE: trial {} has its own", option, args.problem.source);
+  };
+  require(!args.problem.size_texts.empty(), "--sizes");
+  require(!args.problem.variant.empty(), "--variant");
+  require(!args.measure.scalar_texts.empty(), "--set");
+}
+
 Verification verify(const VerifyArgs& args) {
-  if (args.steps.empty())
-    return verify_trial(args.database.open(true), parse_trial_id(args.problem.source), args.measure.resolve());
+  if (args.steps.empty()) {
+    const MeasureOptions options = args.measure.resolve();
+    const std::int64_t trial = parse_trial_id(args.problem.source);
+    require_nothing_of_an_operator(args);
+    return verify_trial(args.database.open(true), trial, options);
+  }
   const Nest nest = args.problem.load();
   const Sizes sizes = args.problem.sizes(nest);
   ScheduleArgs source;

@@ -115,6 +115,7 @@ class Validator {
   }
 
   void run() {
+    check_operator();
     check_names();
     check_context();
     for (const Tensor& tensor : nest_.tensors) check_tensor(tensor);
@@ -139,6 +140,23 @@ class Validator {
   }
 
  private:
+  static bool has_control_characters(const std::string& text) {
+    return std::any_of(text.begin(), text.end(), [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; });
+  }
+
+  static void require_tolerance(const std::string& of, double tolerance) {
+    if (!std::isfinite(tolerance) || tolerance < 0)
+      user_error("{}: its tolerance is {}; it must be a number that is not negative", of, tolerance);
+  }
+
+  /// Names that go into tables, messages and records, and what all outputs are compared within.
+  void check_operator() const {
+    if (nest_.op.empty()) user_error("the nest has no name: its op is \"\"");
+    if (has_control_characters(nest_.op)) user_error("the nest's name, its op, has control characters");
+    if (has_control_characters(nest_.variant)) user_error("the variant of nest {} has control characters", nest_.op);
+    require_tolerance("nest " + nest_.op, nest_.tolerance);
+  }
+
   void check_names() {
     const auto claim = [&](const std::string& name, const char* what) {
       if (!is_identifier(name)) user_error("\"{}\" does not name a {}: use letters, digits and _", name, what);
@@ -216,9 +234,7 @@ class Validator {
     if (tensor.role != TensorRole::output) {
       user_error("tensor {} has a tolerance and is no output: only outputs are compared", tensor.name);
     }
-    if (!std::isfinite(*tensor.tolerance) || *tensor.tolerance < 0) {
-      user_error("tensor {}: its tolerance is {}; it must be a number that is not negative", tensor.name, *tensor.tolerance);
-    }
+    require_tolerance("tensor " + tensor.name, *tensor.tolerance);
   }
 
   void check_groups() const {
