@@ -28,6 +28,13 @@ TEST(CliUnknownSize, InTheListOfSizes) {
   EXPECT_THAT(outcome.err, HasSubstr("layernorm has no size 'height'"));
 }
 
+TEST(CliUnknownSize, AnOptionOfOtherCommandsIsNamed) {
+  const Outcome outcome = run_nestor({"query", "layernorm", "--target", "host"});
+  EXPECT_EQ(outcome.code, 1);
+  EXPECT_THAT(outcome.err, testing::ContainsRegex("layernorm has no size 'target', and --target is no option of nestor query, "
+                                                  "but of .*tune.*; its sizes are"));
+}
+
 TEST(CliUnknownSize, OneSizeHasOneValue) {
   const auto refusal = [](const std::vector<std::string>& sizes) {
     std::vector<std::string> words{"show", "layernorm"};

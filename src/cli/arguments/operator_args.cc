@@ -85,6 +85,22 @@ void OperatorArgs::add_to(CLI::App& command, bool required) {
       ->take_all();
 }
 
+namespace {
+
+/// Which other commands have such an option; empty: none has.
+std::string others_with_option(const CLI::App* command, std::string name) {
+  if (command == nullptr || command->get_parent() == nullptr) return "";
+  std::replace(name.begin(), name.end(), '_', '-');
+  std::vector<std::string> others;
+  for (const CLI::App* other : command->get_parent()->get_subcommands([](const CLI::App*) { return true; })) {
+    if (other != command && other->get_option_no_throw("--" + name) != nullptr) others.push_back(other->get_name());
+  }
+  if (others.empty()) return "";
+  return fmt::format(", and --{} is no option of nestor {}, but of {}", name, command->get_name(), fmt::join(others, ", "));
+}
+
+}  // namespace
+
 Nest OperatorArgs::load() const { return load_operator(source, variant); }
 
 Sizes OperatorArgs::sizes(const Nest& nest) const {
@@ -109,8 +125,8 @@ Sizes OperatorArgs::sizes(const Nest& nest) const {
       for (const std::string& option : options) words.push_back("--" + option);
       const auto nearest = nearest_word(name, words), option = nearest_word("--" + name, words);
       const std::string& meant = nearest ? *nearest : option.value_or("");
-      user_error("{} has no size '{}'{}; its sizes are {}", nest.op, name, meant.empty() ? "" : "; did you mean '" + meant + "'?",
-                 describe_sizes(nest));
+      user_error("{} has no size '{}'{}; its sizes are {}", nest.op, name,
+                 meant.empty() ? others_with_option(command_, name) : "; did you mean '" + meant + "'?", describe_sizes(nest));
     }
     const std::int64_t value = parse_size(text).second;
     const auto [before, is_new] = given.emplace(name, value);
