@@ -87,14 +87,14 @@ class Demands {
   /// Integers that are compared with an index, with something added or not: words of a table, labels, nodes of a graph, lengths.
   void is_place(const Statement& statement, const ScalarExpr& compared, const ScalarExpr& index) {
     const ScalarExpr& read = without_offset(compared);
-    if (index.op() != ScalarOp::index || integers(statement, read) == nullptr) return;
-    const Tensor& tensor = *integers(statement, read);
+    const Tensor* tensor = integers(statement, read);
+    if (index.op() != ScalarOp::index || tensor == nullptr) return;
     const isl::map values(isl::manage(isl_map_from_pw_aff(statement.indices[static_cast<std::size_t>(index.ordinal())].copy())));
     const isl::set all = values.intersect_domain(domain_in(nest_, statement)).range();
     if (all.is_empty() || isl_set_dim_has_upper_bound(all.get(), isl_dim_set, 0) != isl_bool_true) return;
     isl::pw_aff end =
         isl::manage(isl_pw_aff_add_constant_val(isl_set_dim_max(all.copy(), 0), isl_val_one(isl_set_get_ctx(all.get()))));
-    isl::pw_aff& places = ranges_[tensor.name].places;
+    isl::pw_aff& places = ranges_[tensor->name].places;
     places = places.is_null() ? std::move(end) : isl::manage(isl_pw_aff_max(places.release(), end.release()));
   }
 

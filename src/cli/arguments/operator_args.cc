@@ -99,6 +99,14 @@ std::string others_with_option(const CLI::App* command, std::string name) {
   return fmt::format(", and --{} is no option of nestor {}, but of {}", name, command->get_name(), fmt::join(others, ", "));
 }
 
+/// Refuses another value of what has one.
+template <typename Values, typename Value>
+void put_once(Values& values, const std::string& name, Value value, const char* what, const Nest& nest) {
+  const auto [before, is_new] = values.emplace(name, value);
+  if (!is_new && before->second != value)
+    user_error("{} {} of {} is given as {} and as {}: give it once", what, name, nest.op, before->second, value);
+}
+
 }  // namespace
 
 Nest OperatorArgs::load() const { return load_operator(source, variant); }
@@ -128,10 +136,7 @@ Sizes OperatorArgs::sizes(const Nest& nest) const {
       user_error("{} has no size '{}'{}; its sizes are {}", nest.op, name,
                  meant.empty() ? others_with_option(command_, name) : "; did you mean '" + meant + "'?", describe_sizes(nest));
     }
-    const std::int64_t value = parse_size(text).second;
-    const auto [before, is_new] = given.emplace(name, value);
-    if (!is_new && before->second != value)
-      user_error("size {} of {} is given as {} and as {}: give it once", name, nest.op, before->second, value);
+    put_once(given, name, parse_size(text).second, "size", nest);
   }
   return complete_sizes(nest, given);
 }
@@ -215,9 +220,7 @@ MeasureOptions MeasureArgs::resolve(const Nest& nest) const {
     const double value = std::strtod(text.c_str() + equals + 1, &end);
     if (end == text.c_str() + equals + 1 || *end != '\0')
       user_error("scalar {}: '{}' is not a number", name, text.substr(equals + 1));
-    const auto [before, is_new] = resolved.scalars.emplace(name, value);
-    if (!is_new && before->second != value)
-      user_error("scalar {} of {} is given as {} and as {}: give it once", name, nest.op, before->second, value);
+    put_once(resolved.scalars, name, value, "scalar", nest);
   }
   return resolved;
 }

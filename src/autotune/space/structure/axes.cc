@@ -446,4 +446,39 @@ std::set<std::string> sizes_in(const Nest& nest, const isl::pw_aff& extent) {
   return found;
 }
 
+std::set<std::string> tensors_of(const Nest& nest, const NestStructure& structure, int loop_group) {
+  std::set<std::string> tensors;
+  for (const std::string& name : structure.loop_groups[static_cast<std::size_t>(loop_group)].statements) {
+    const Statement& statement = nest.statement(name);
+    tensors.insert(statement.write.tensor);
+    for (const Access& read : statement.reads) tensors.insert(read.tensor);
+  }
+  return tensors;
+}
+
+std::vector<std::vector<int>> related_loop_groups(const Nest& nest, const NestStructure& structure,
+                                                  const std::vector<int>& loop_groups) {
+  std::vector<std::vector<int>> related;
+  std::vector<std::set<std::string>> computed;  // by entry of `related`
+  for (const int u : loop_groups) {
+    std::set<std::string> tensors = tensors_of(nest, structure, u);
+    std::erase_if(tensors, [&](const std::string& tensor) { return nest.tensor(tensor).role == TensorRole::input; });
+    std::vector<int> members;
+    for (std::size_t k = related.size(); k-- > 0;) {
+      const auto shared = [&](const std::string& tensor) { return computed[k].contains(tensor); };
+      if (std::none_of(tensors.begin(), tensors.end(), shared)) continue;
+      members.insert(members.begin(), related[k].begin(), related[k].end());
+      tensors.merge(computed[k]);
+      related.erase(related.begin() + static_cast<std::ptrdiff_t>(k));
+      computed.erase(computed.begin() + static_cast<std::ptrdiff_t>(k));
+    }
+    std::sort(members.begin(), members.end());
+    members.push_back(u);
+    related.push_back(std::move(members));
+    computed.push_back(std::move(tensors));
+  }
+  std::sort(related.begin(), related.end());
+  return related;
+}
+
 }  // namespace nestor

@@ -79,4 +79,11 @@ bool sums_over_planes(const Nest& nest);
 /// Names of the sizes that an extent depends on.
 std::set<std::string> sizes_in(const Nest& nest, const isl::pw_aff& extent);
 
+/// What its statements touch.
+std::set<std::string> tensors_of(const Nest& nest, const NestStructure& structure, int loop_group);
+
+/// Those of `loop_groups`, in textual order, that computed tensors connect, directly or by others.
+std::vector<std::vector<int>> related_loop_groups(const Nest& nest, const NestStructure& structure,
+                                                  const std::vector<int>& loop_groups);
+
 }  // namespace nestor

@@ -20,16 +20,6 @@
 namespace nestor {
 namespace {
 
-std::set<std::string> tensors_of(const Nest& nest, const NestStructure& structure, int loop_group) {
-  std::set<std::string> tensors;
-  for (const std::string& name : structure.loop_groups[static_cast<std::size_t>(loop_group)].statements) {
-    const Statement& statement = nest.statement(name);
-    tensors.insert(statement.write.tensor);
-    for (const Access& read : statement.reads) tensors.insert(read.tensor);
-  }
-  return tensors;
-}
-
 class GroupFinder {
  public:
   /// `moves_starts`: accumulators may start later than they do, with what is added to them.
@@ -742,31 +732,6 @@ class GroupFinder {
 };
 
 }  // namespace
-
-std::vector<std::vector<int>> related_loop_groups(const Nest& nest, const NestStructure& structure,
-                                                  const std::vector<int>& loop_groups) {
-  std::vector<std::vector<int>> related;
-  std::vector<std::set<std::string>> computed;  // by entry of `related`
-  for (const int u : loop_groups) {
-    std::set<std::string> tensors = tensors_of(nest, structure, u);
-    std::erase_if(tensors, [&](const std::string& tensor) { return nest.tensor(tensor).role == TensorRole::input; });
-    std::vector<int> members;
-    for (std::size_t k = related.size(); k-- > 0;) {
-      const auto shared = [&](const std::string& tensor) { return computed[k].contains(tensor); };
-      if (std::none_of(tensors.begin(), tensors.end(), shared)) continue;
-      members.insert(members.begin(), related[k].begin(), related[k].end());
-      tensors.merge(computed[k]);
-      related.erase(related.begin() + static_cast<std::ptrdiff_t>(k));
-      computed.erase(computed.begin() + static_cast<std::ptrdiff_t>(k));
-    }
-    std::sort(members.begin(), members.end());
-    members.push_back(u);
-    related.push_back(std::move(members));
-    computed.push_back(std::move(tensors));
-  }
-  std::sort(related.begin(), related.end());
-  return related;
-}
 
 std::vector<int> find_reduction_groups(const Schedule& base, const NestStructure& structure, const FusionGroup& group,
                                        int reduction_axis) {

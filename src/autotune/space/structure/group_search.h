@@ -35,10 +35,6 @@ std::vector<FusionGroup> find_fusion_groups(const Schedule& base, const NestStru
 std::vector<FusionGroup> find_fusion_groups_of(const Schedule& base, const NestStructure& structure,
                                                const std::vector<int>& loop_groups, Fusion fusion);
 
-/// Those of `loop_groups`, in textual order, that computed tensors connect, directly or by others.
-std::vector<std::vector<int>> related_loop_groups(const Nest& nest, const NestStructure& structure,
-                                                  const std::vector<int>& loop_groups);
-
 /// By loop group of the fusion group: loop groups of one number can share the loop on axis `reduction_axis`; -1: it has none.
 std::vector<int> find_reduction_groups(const Schedule& base, const NestStructure& structure, const FusionGroup& group,
                                        int reduction_axis);

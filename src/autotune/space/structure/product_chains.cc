@@ -173,29 +173,18 @@ class Stages {
   /// Are there members that no product among them has to do with, and whose results lie along other axes than those of rows and of streamed
   /// columns?
   bool has_strangers(std::size_t first, std::size_t last, int axis, const std::vector<int>& common) const {
-    std::vector<bool> related(last - first, false);
-    std::set<std::string> tensors;  // computed ones that these touch
-    const auto touched = [&](std::size_t k) {
-      std::set<std::string> all = members_[k].read;
-      all.insert(members_[k].written.begin(), members_[k].written.end());
-      std::erase_if(all, [&](const std::string& tensor) { return nest_.tensor(tensor).role == TensorRole::input; });
-      return all;
+    const auto multiplies = [&](int u) {
+      const auto own =
+          std::find_if(members_.begin(), members_.end(), [&](const Member& member) { return member.loop_group == u; });
+      return !own->products.empty();
     };
-    for (bool more = true; more;) {
-      more = false;
-      for (std::size_t k = first; k < last; ++k) {
-        if (related[k - first]) continue;
-        std::set<std::string> own = touched(k);
-        const auto is_known = [&](const std::string& tensor) { return tensors.contains(tensor); };
-        if (members_[k].products.empty() && std::none_of(own.begin(), own.end(), is_known)) continue;
-        related[k - first] = more = true;
-        tensors.merge(own);
-      }
-    }
-    for (std::size_t k = first; k < last; ++k) {
-      const LoopGroup& loop_group = structure_.loop_groups[static_cast<std::size_t>(members_[k].loop_group)];
-      for (std::size_t p = 0; p < loop_group.axes.size() && !related[k - first]; ++p) {
-        if (!loop_group.reduced[p] && loop_group.axes[p] != axis && !has(common, loop_group.axes[p])) return true;
+    for (const std::vector<int>& related : related_loop_groups(nest_, structure_, loop_groups(first, last))) {
+      if (std::any_of(related.begin(), related.end(), multiplies)) continue;
+      for (const int u : related) {
+        const LoopGroup& loop_group = structure_.loop_groups[static_cast<std::size_t>(u)];
+        for (std::size_t p = 0; p < loop_group.axes.size(); ++p) {
+          if (!loop_group.reduced[p] && loop_group.axes[p] != axis && !has(common, loop_group.axes[p])) return true;
+        }
       }
     }
     return false;

@@ -70,6 +70,15 @@ isl::map computed_index(const StatementPlan& statement, const isl::pw_aff& funct
   return all;
 }
 
+/// { [outer, inner] -> Tensor[index] } at these loops, as ops compute it.
+isl::map elements_at(const StatementPlan& statement, const Access& access, const isl::set& loops) {
+  isl_map* elements =
+      isl_map_from_domain_and_range(loops.copy(), isl_set_universe(isl_space_set_alloc(isl_context().get(), 0, 0)));
+  for (const isl::pw_aff& function : computed_indices(statement, access))
+    elements = isl_map_flat_range_product(elements, computed_index(statement, function).release());
+  return isl::manage(isl_map_set_tuple_id(elements, isl_dim_out, isl_map_get_tuple_id(access.relation.get(), isl_dim_out)));
+}
+
 /// The origin of a buffer along one index as a function of the statement's loops.
 isl::pw_aff origin_at(const StatementPlan& statement, const isl::aff& origin) {
   const isl::space loops = statement.instance.space().domain();
@@ -258,12 +267,7 @@ isl::map within_inputs(const ProgramPlan& plan, const StatementPlan& statement, 
   for (const Access& read : statement.statement->reads) {
     const Tensor& tensor = plan.schedule->nest().tensor(read.tensor);
     if (tensor.role != TensorRole::input) continue;
-    isl_map* touched =
-        isl_map_from_domain_and_range(loops.copy(), isl_set_universe(isl_space_set_alloc(isl_context().get(), 0, 0)));
-    for (const isl::pw_aff& function : computed_indices(statement, read))
-      touched = isl_map_flat_range_product(touched, computed_index(statement, function).release());
-    touched = isl_map_set_tuple_name(touched, isl_dim_out, tensor.name.c_str());
-    loops = isl::manage(isl_map_domain(isl_map_intersect_range(touched, tensor_box(tensor).release())));
+    loops = elements_at(statement, read, loops).intersect_range(tensor_box(tensor)).domain();
   }
   isl_map* within = isl_map_move_dims(isl_map_from_range(loops.release()), isl_dim_in, 0, isl_dim_out, 0,
                                       static_cast<unsigned>(statement.outer.size()));
@@ -305,11 +309,7 @@ OpBox make_box(const ProgramPlan& plan, const StatementPlan& statement, const is
 }
 
 isl::map touched_by(const StatementPlan& plan, const Access& access, const isl::map& inner) {
-  isl_map* touched =
-      isl_map_from_domain_and_range(flattened(inner).release(), isl_set_universe(isl_space_set_alloc(isl_context().get(), 0, 0)));
-  for (const isl::pw_aff& function : computed_indices(plan, access))
-    touched = isl_map_flat_range_product(touched, computed_index(plan, function).release());
-  touched = isl_map_set_tuple_id(touched, isl_dim_out, isl_map_get_tuple_id(access.relation.get(), isl_dim_out));
+  isl_map* touched = elements_at(plan, access, flattened(inner)).release();
   return isl::manage(isl_map_project_out(touched, isl_dim_in, static_cast<unsigned>(plan.outer.size()),
                                          static_cast<unsigned>(plan.inner.size())));
 }

@@ -181,9 +181,7 @@ bool may_have_parts(const Nest& nest, const Statement& sum, OrdinalPair operands
   if (has_negative_values(nest, sum, reduced)) return false;
   why = "its operands are written when the sum has begun";
   for (const std::size_t operand : {a, b}) {
-    for (const Statement* writer : writers_of(nest, sum.reads[operand].tensor)) {
-      if (writer->group >= initialisers_of(nest, sum).front()->group) return false;
-    }
+    if (!is_written_before(nest, sum.reads[operand].tensor, sum)) return false;
   }
   return true;
 }

@@ -115,9 +115,7 @@ std::optional<std::pair<std::size_t, std::size_t>> operands_of(const Nest& nest,
   if (!shares_terms(nest, sum, a, reduced.front()) || !shares_terms(nest, sum, b, reduced.front())) return std::nullopt;
   why = "its operands are written when the sum has begun";
   for (const std::size_t operand : {a, b}) {
-    for (const Statement* writer : writers_of(nest, sum.reads[operand].tensor)) {
-      if (writer->group >= initialisers_of(nest, sum).front()->group) return std::nullopt;
-    }
+    if (!is_written_before(nest, sum.reads[operand].tensor, sum)) return std::nullopt;
   }
   return operands;
 }

@@ -81,11 +81,8 @@ std::optional<ScalarExpr> product_of_sum(const Nest& nest, const Statement& sum,
   why = "its terms run along more than one dim, and these are not two with all values, the inner one of a known length";
   if (reduced_dims(sum).size() > 1 && !joined_terms(nest, sum)) return std::nullopt;
   why = "what it reads is written when the sum has begun";
-  const int start = initialisers_of(nest, sum).front()->group;
   for (const Access& read : sum.reads) {
-    for (const Statement* writer : writers_of(nest, read.tensor)) {
-      if (writer->group >= start) return std::nullopt;
-    }
+    if (!is_written_before(nest, read.tensor, sum)) return std::nullopt;
   }
   return product;
 }

@@ -64,6 +64,12 @@ bool can_be_guarded(const Nest& nest, const Statement& sum, std::string& why, bo
   return !names.empty() && each_once && (numbers || sum.indices.empty());
 }
 
+bool is_written_before(const Nest& nest, const std::string& tensor, const Statement& sum) {
+  const int start = initialisers_of(nest, sum).front()->group;
+  const std::vector<const Statement*> writers = writers_of(nest, tensor);
+  return std::all_of(writers.begin(), writers.end(), [&](const Statement* writer) { return writer->group < start; });
+}
+
 SumEdit::SumEdit(const Nest& nest, const Statement& sum) : result_(nest), sum_(sum), start_(*initialisers_of(nest, sum).front()) {
   const Tensor& whole = nest.tensor(sum.write.tensor);
   const std::vector<std::string> names = names_of_indices(sum, sum.write);

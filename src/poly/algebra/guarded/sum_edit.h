@@ -22,6 +22,9 @@ Statement over_dims(const Nest& nest, const Statement& statement, const std::set
 /// numbers, which statements over some of its dims have not.
 bool can_be_guarded(const Nest& nest, const Statement& sum, std::string& why, bool numbers = false);
 
+/// Is nothing of the tensor written from the start of such a sum on? Then statements before the start may read it.
+bool is_written_before(const Nest& nest, const std::string& tensor, const Statement& sum);
+
 /// Statements that go in before such a sum.
 class SumEdit {
  public:

@@ -46,20 +46,17 @@ Statement copy_of(const Nest& nest, const Statement& sum, const Access& read, co
     const std::set<int>& dims = indices[static_cast<std::size_t>(order[k])];
     const std::string base = dims.size() == 1 ? sum.dims[static_cast<std::size_t>(*dims.begin())] : "e";
     copy.dims.push_back(fresh_dim(nest, copy.dims, base));
-    copy.domain =
-        isl::manage(isl_set_set_dim_name(copy.domain.release(), isl_dim_set, static_cast<unsigned>(k), copy.dims[k].c_str()));
   }
   constexpr double kMost = 0.5;
   std::vector<int> all(order.size());
   std::iota(all.begin(), all.end(), 0);
   const Tensor& tensor = nest.tensor(read.tensor);
   if (tensor.role == TensorRole::input && default_points(nest, copy, all) > kMost * default_elements(nest, tensor)) {
-    const isl::set elements = tensor_box(tensor).apply(to_copy);
-    copy.domain = isl::manage(isl_set_gist_params(elements.copy(), full_context(nest).release()));
-    for (std::size_t k = 0; k < order.size(); ++k)
-      copy.domain =
-          isl::manage(isl_set_set_dim_name(copy.domain.release(), isl_dim_set, static_cast<unsigned>(k), copy.dims[k].c_str()));
+    copy.domain = isl::manage(isl_set_gist_params(tensor_box(tensor).apply(to_copy).release(), full_context(nest).release()));
   }
+  for (std::size_t k = 0; k < order.size(); ++k)
+    copy.domain =
+        isl::manage(isl_set_set_dim_name(copy.domain.release(), isl_dim_set, static_cast<unsigned>(k), copy.dims[k].c_str()));
   copy.write = {name, isl::manage(isl_set_identity(copy.domain.copy()))};
   copy.reads = {{read.tensor, to_copy.reverse().intersect_domain(copy.domain)}};
   copy.value = ScalarExpr::read(0, nest.tensor(read.tensor).type);
