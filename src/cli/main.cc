@@ -3,11 +3,11 @@
 #include "cli/commands/commands.h"
 #include "cli/terminal/exit_codes.h"
 #include "cli/terminal/output.h"
-#include "db/trust/printable.h"
 #include "support/debug.h"
 #include "support/error.h"
 #include "support/system/standard_streams.h"
 #include "support/words/nearest_word.h"
+#include "support/words/printable.h"
 
 #include <fmt/format.h>
 

@@ -2,8 +2,8 @@
 #include "db/database.h"
 
 #include "db/stores.h"
-#include "db/trust/printable.h"
 #include "support/error.h"
+#include "support/words/printable.h"
 
 #include <algorithm>
 #include <array>

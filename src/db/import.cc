@@ -4,8 +4,8 @@
 #include "db/records/kernel_pack.h"
 #include "db/records/record_reader.h"
 #include "db/stores.h"
-#include "db/trust/printable.h"
 #include "support/error.h"
+#include "support/words/printable.h"
 
 #include <sys/stat.h>
 

@@ -2,8 +2,8 @@
 #include "db/no_match.h"
 
 #include "db/lookup.h"
-#include "db/trust/printable.h"
 #include "support/words/nearest_word.h"
+#include "support/words/printable.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

@@ -1,9 +1,9 @@
 // Store: what rows say against what was sealed, and sealing them anew.
 #include "db/records/encoding.h"
 #include "db/store.h"
-#include "db/trust/printable.h"
 #include "db/trust/sealing.h"
 #include "support/error.h"
+#include "support/words/printable.h"
 
 #include <sqlite3.h>
 

@@ -46,8 +46,9 @@ TEST(NestError, UnknownSizeListsTheSizes) {
 
 TEST(NestError, NamesAndToleranceOfAnOperator) {
   EXPECT_EQ(complaint([](Nest& n) { n.op = ""; }), "the nest has no name: its op is \"\"");
-  EXPECT_THAT(complaint([](Nest& n) { n.op = std::string("a\0b", 3); }), testing::HasSubstr("has control characters"));
-  EXPECT_THAT(complaint([](Nest& n) { n.variant = "f32\n"; }), testing::HasSubstr("of nest matmul has control characters"));
+  EXPECT_THAT(complaint([](Nest& n) { n.op = std::string("a\0b", 3); }), testing::HasSubstr("a\\x00b, has control characters"));
+  EXPECT_THAT(complaint([](Nest& n) { n.variant = "f32\n"; }),
+              testing::HasSubstr("of nest matmul, f32\\x0a, has control characters"));
   for (const double tolerance : {-1.0, std::numeric_limits<double>::infinity(), std::numeric_limits<double>::quiet_NaN()})
     EXPECT_THAT(complaint([&](Nest& n) { n.tolerance = tolerance; }), testing::HasSubstr("nest matmul: its tolerance is"))
         << tolerance;

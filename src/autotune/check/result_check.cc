@@ -60,8 +60,11 @@ std::string CheckReport::str() const {
     parts.push_back(range.first == range.second ? fmt::format("{} {}", name, range.first)
                                                 : fmt::format("{} {} to {}", name, range.first, range.second));
   }
-  return fmt::format("{} elements at {} sizes ({}); data: {}; worst error {:.2g} of what is allowed", elements, sizes.size(),
-                     fmt::join(parts, ", "), fmt::join(data, ", "), worst_error);
+  const OutputComparison total = in_total(compared);
+  const std::int64_t free = total.elements - total.promised;
+  return fmt::format("{} elements{} at {} sizes ({}); data: {}; worst error {:.2g} of what is allowed", total.elements,
+                     free == 0 ? "" : fmt::format(" (of {} nothing is promised)", free), sizes.size(), fmt::join(parts, ", "),
+                     fmt::join(data, ", "), worst_error);
 }
 
 /// The processors, each with a copy of the definition: isl objects belong to the thread that made them.
@@ -171,6 +174,7 @@ void ResultCheck::prepare(const std::vector<CheckCase>& cases) {
     const bool ordinary = job.wanted->data.kind == DataKind::ordinary;
     if (ordinary && job.reference) limit_bounds_of(*job.reference, job.made.inputs, job.made.samples, definition_, narrows);
     if (ordinary && !job.reference) limit_bounds(job.made.samples, definition_, narrows);
+    job.made.compared = compared_outputs(job.made.samples, definition_);
     job.reference.reset();
   });
   for (auto& [key, job] : jobs) expected_.emplace(key, std::move(job.made));
@@ -226,8 +230,7 @@ void ResultCheck::compare(const std::vector<Launched>& all, CheckReport& report)
     const Expected& expected = this->expected(each.wanted);
     std::string wrong = each.run.damage;
     report.cases.push_back(each.wanted);
-    report.elements += static_cast<std::int64_t>(expected.samples.size());
-    for (const OracleSample& sample : expected.samples) report.comparable += std::isfinite(sample.bound);
+    add(report.compared, expected.compared);
     if (wrong.empty()) {
       std::string where;
       const double worst = worst_error(expected.samples, each.tensors, &where, each.generation);

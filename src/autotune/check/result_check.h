@@ -2,6 +2,7 @@
 #pragma once
 
 #include "autotune/check/check_sizes.h"
+#include "autotune/check/comparison.h"
 #include "autotune/check/data_sets.h"
 #include "autotune/oracle/sample_error.h"
 #include "autotune/tensors/host_tensor.h"
@@ -31,11 +32,10 @@ struct CheckReport {
   std::string wrong;           ///< the first thing that was: where, and in which case; "": nothing
   double worst_error = 0;      ///< as a fraction of what is allowed
   bool lost_infinity = false;  ///< what was wrong is NaN in place of infinities, and nothing else
-  std::int64_t elements = 0;
-  std::int64_t comparable = 0;  ///< elements of which something is promised
+  Comparison compared;         ///< in all cases
   std::vector<CheckCase> cases;
   std::string note;  ///< what the comparison at the tuned sizes cannot tell (comparison_note()); "": nothing
-  /// "12,345 elements at 9 sizes (keys 1..193, queries 1..129), 12 data sets; worst error 0.31 of what is allowed"
+  /// "12,345 elements (of 12 nothing is promised) at 9 sizes (keys 1..193, queries 1..129), 12 data sets; worst error 0.31 of what is allowed"
   std::string str() const;
 };
 
@@ -63,6 +63,7 @@ class ResultCheck {
   struct Expected {
     HostTensors inputs;  ///< outputs have a shape, no bytes
     std::vector<OracleSample> samples;
+    Comparison compared;
   };
   const Expected& expected(const CheckCase& wanted);
 

@@ -36,19 +36,29 @@ void note_check(const CheckReport& check, double seconds, TrialOutcome& outcome)
   outcome.lost_infinity = check.lost_infinity;
 }
 
-std::string note_on_comparison(const AffordableSamples& samples, const Nest& definition) {
-  if (samples.left_out.empty()) return comparison_note(samples.samples, definition);
+std::string note_on_comparison(const AffordableSamples& samples, const CheckReport& check, const Nest& definition) {
+  if (samples.left_out.empty()) return comparison_note(samples.samples, check.compared, definition);
   return fmt::format("nothing of {} was compared at the tuned sizes, where one element takes too long to evaluate",
                      fmt::join(samples.left_out, ", "));
 }
 
-void refuse_unchecked(const CheckReport& check, const AffordableSamples& samples, TrialOutcome& outcome) {
-  const bool compared = !samples.samples.empty() || samples.left_out.empty() || check.comparable > 0;
-  if (compared || outcome.status != TrialStatus::ok) return;
+void refuse_unchecked(const CheckReport& check, const AffordableSamples& samples, const Nest& definition, TrialOutcome& outcome) {
+  if (outcome.status != TrialStatus::ok) return;
+  Comparison all = compared_outputs(samples.samples, definition);
+  add(all, check.compared);
+  const auto is_left_out = [&](const std::string& output) { return !all.contains(output); };
+  std::string why;
+  if (std::any_of(samples.left_out.begin(), samples.left_out.end(), is_left_out))
+    why = "the definition takes too long to evaluate at the tuned sizes, and at smaller ones that this kernel takes";
+  for (const auto& [output, of] : all) {
+    if (of.promised > 0) continue;
+    why = fmt::format(
+        "of {} compared elements of {} nothing is promised: with the inputs that were tried, f32 may overflow in each",
+        of.elements, output);
+  }
+  if (why.empty()) return;
   outcome.status = TrialStatus::infeasible;
-  outcome.reason =
-      "its results cannot be checked: the definition takes too long to evaluate at the tuned sizes, and at smaller ones "
-      "that this kernel takes";
+  outcome.reason = "its results cannot be checked: " + why;
 }
 
 }  // namespace nestor

@@ -16,10 +16,10 @@ void note_loser(const TrialJob& job, TrialOutcome& outcome);
 /// Takes what a check in full found into the outcome: `wrong` with the reason, or its worst error. `seconds`: what it took.
 void note_check(const CheckReport& check, double seconds, TrialOutcome& outcome);
 
-/// What the comparison with `samples` at the tuned sizes cannot tell; "": nothing.
-std::string note_on_comparison(const AffordableSamples& samples, const Nest& definition);
+/// What the comparison with `samples` at the tuned sizes cannot tell; "": nothing. `check`: the one in full.
+std::string note_on_comparison(const AffordableSamples& samples, const CheckReport& check, const Nest& definition);
 
-/// A candidate of which nothing could be compared, neither at the tuned sizes nor in full, is infeasible.
-void refuse_unchecked(const CheckReport& check, const AffordableSamples& samples, TrialOutcome& outcome);
+/// A candidate with an output of which nothing could be compared, neither at the tuned sizes nor in full, is infeasible.
+void refuse_unchecked(const CheckReport& check, const AffordableSamples& samples, const Nest& definition, TrialOutcome& outcome);
 
 }  // namespace nestor

@@ -19,33 +19,6 @@ namespace {
 
 constexpr double kInfinite = std::numeric_limits<double>::infinity();
 
-/// Means of an output's samples.
-struct Typical {
-  double magnitude = 1;  ///< of finite ones, and at least 1
-  double bound = 0;      ///< of those that have a finite one
-};
-
-/// By output. A gate that is closed for most elements makes a median small, and the others no more exact.
-std::map<std::string, Typical> typical_of(const std::vector<OracleSample>& samples) {
-  struct Sums {
-    double magnitude = 0, finite = 0, bound = 0, bounded = 0;
-  };
-  std::map<std::string, Sums> sums;
-  for (const OracleSample& sample : samples) {
-    if (!std::isfinite(sample.value)) continue;
-    Sums& of = sums[sample.tensor];
-    of.magnitude += std::fabs(sample.value);
-    ++of.finite;
-    if (!std::isfinite(sample.bound)) continue;
-    of.bound += sample.bound;
-    ++of.bounded;
-  }
-  std::map<std::string, Typical> result;
-  for (const auto& [name, of] : sums)
-    result[name] = {std::max(1.0, of.magnitude / of.finite), of.bounded > 0 ? of.bound / of.bounded : 0};
-  return result;
-}
-
 /// Half the distance of the numbers of a type around `value`.
 double half_step(ElementType type, double value) {
   const double unit = unit_roundoff(type);
@@ -121,6 +94,26 @@ std::vector<double> amplified_rounding(const std::vector<OracleSample>& samples,
 
 }  // namespace
 
+std::map<std::string, Typical> typical_of(const std::vector<OracleSample>& samples) {
+  struct Sums {
+    double magnitude = 0, finite = 0, bound = 0, bounded = 0;
+  };
+  std::map<std::string, Sums> sums;
+  for (const OracleSample& sample : samples) {
+    if (!std::isfinite(sample.value)) continue;
+    Sums& of = sums[sample.tensor];
+    of.magnitude += std::fabs(sample.value);
+    ++of.finite;
+    if (!std::isfinite(sample.bound)) continue;
+    of.bound += sample.bound;
+    ++of.bounded;
+  }
+  std::map<std::string, Typical> result;
+  for (const auto& [name, of] : sums)
+    result[name] = {std::max(1.0, of.magnitude / of.finite), of.bounded > 0 ? of.bound / of.bounded : 0};
+  return result;
+}
+
 bool limit_bounds(std::vector<OracleSample>& samples, const Nest& nest, bool narrows, bool recurrent,
                   const std::vector<double>& rounded) {
   constexpr double kOtherOrders = 64, kOtherOperands = 8;  ///< roundings to f32, and of operands to 16 bits, that kernels choose
@@ -158,52 +151,9 @@ bool limit_bounds(std::vector<OracleSample>& samples, const Nest& nest, bool nar
   return cut;
 }
 
-namespace {
-
-/// Outputs most of whose results may be anything, or are no numbers.
-std::string numbers_note(const std::vector<OracleSample>& samples) {
-  std::map<std::string, std::pair<std::size_t, std::size_t>> found;  // no numbers, all
-  for (const OracleSample& sample : samples) {
-    auto& [none, all] = found[sample.tensor];
-    ++all;
-    if (!std::isfinite(sample.value) || sample.bound == kInfinite) ++none;
-  }
-  for (const auto& [tensor, counts] : found) {
-    if (2 * counts.first <= counts.second) continue;
-    return fmt::format(
-        "{} of {} compared elements of {} at the tuned sizes are infinite, NaN or may overflow with random inputs, which tells "
-        "little; data of "
-        "other kinds are compared at small sizes",
-        counts.first, counts.second, tensor);
-  }
-  return "";
-}
-
-std::string amplification_note(const std::vector<OracleSample>& samples, const Nest& nest) {
-  const auto needs_steps = [&](const Statement& statement) {
-    return std::any_of(nest.statements.begin(), nest.statements.end(), [&](const Statement& other) {
-      return other.group == statement.group && std::any_of(statement.reads.begin(), statement.reads.end(),
-                                                           [&](const Access& read) { return read.tensor == other.write.tensor; });
-    });
-  };
-  if (std::none_of(nest.statements.begin(), nest.statements.end(), needs_steps)) return "";
-  const std::map<std::string, Typical> typical = typical_of(samples);
-  const auto says_nothing = [&](const OracleSample& sample) {
-    return std::isfinite(sample.value) && sample.bound > 2 * (typical.at(sample.tensor).magnitude + std::fabs(sample.value));
-  };
-  const auto count = static_cast<std::size_t>(std::count_if(samples.begin(), samples.end(), says_nothing));
-  if (2 * count <= samples.size()) return "";
-  return fmt::format(
-      "steps amplify rounding: {} of {} elements at the tuned sizes may be off by more than they are, what tells is the check at "
-      "small sizes",
-      count, samples.size());
-}
-
-}  // namespace
-
-std::string comparison_note(const std::vector<OracleSample>& samples, const Nest& nest) {
-  const std::string steps = amplification_note(samples, nest);
-  return steps.empty() ? numbers_note(samples) : steps;
+ResultRange allowed_results(ElementType type, const OracleSample& sample) {
+  const double allowed = sample.bound + half_step(type, sample.value);
+  return {sample.value - allowed, sample.value + allowed};
 }
 
 double error_fraction(const HostTensor& tensor, const OracleSample& sample, std::uint32_t generation) {

@@ -5,6 +5,7 @@
 #include "support/element_codec.h"
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -18,6 +19,21 @@ struct OracleSample {
   double bound = 0;  ///< how far a kernel may be off by rounding, beside that to the tensor's type; infinite: nothing is promised
 };
 
+/// Means of an output's samples.
+struct Typical {
+  double magnitude = 1;  ///< of finite ones, and at least 1
+  double bound = 0;      ///< of those that have a finite one
+};
+
+/// By output. A gate that is closed for most elements makes a median small, and the others no more exact.
+std::map<std::string, Typical> typical_of(const std::vector<OracleSample>& samples);
+
+/// Results that pass lie between these, both included; a few just outside may pass, too.
+struct ResultRange {
+  double lowest, highest;
+};
+ResultRange allowed_results(ElementType type, const OracleSample& sample);
+
 /// Cuts bounds at tolerance (m + |value|), with the output's tolerance and m the mean of its |value|, at least 1. Not for nests that
 /// compute floats of integers in tensors: with large ones, rounding that the definition itself implies is beyond any such limit.
 /// Nor for outputs made of step functions (floor, casts to integers), where rounding that is due may be a whole step. Where all is
@@ -30,11 +46,6 @@ struct OracleSample {
 /// Returns whether any bound was cut. Any thread may call it: it asks isl for nothing.
 bool limit_bounds(std::vector<OracleSample>& samples, const Nest& nest, bool narrows, bool recurrent = false,
                   const std::vector<double>& rounded = {});
-
-/// "steps amplify rounding: 900 of 1200 elements at the tuned sizes may be off by more than they are, what tells is the check at small sizes"
-/// where that holds of more than half of the samples of a recurrence, which have been through limit_bounds(); or "900 of 1200 compared elements of
-/// out at the tuned sizes are infinite, NaN .." where that holds of more than half of an output's; else "".
-std::string comparison_note(const std::vector<OracleSample>& samples, const Nest& nest);
 
 /// Error of a result as a fraction of what is allowed: at most 1 if it is a number of the type that some value within `bound` of the
 /// reference rounds to, above 1 if not. Infinities and NaN are right where the definition has them; `generation` is that of the poison

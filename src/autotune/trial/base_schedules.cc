@@ -27,7 +27,7 @@ const Schedule& BaseSchedules::after_rules(const std::vector<Step>& steps) {
     const auto known = known_.find(key.substr(0, ends[--applied]));
     if (known != known_.end()) schedule = known->second;
   }
-  if (!schedule) schedule = Schedule(nest_);
+  if (!schedule) schedule = known_.try_emplace("", nest_).first->second;
   const auto first = steps.begin() + static_cast<std::ptrdiff_t>(applied),
              last = steps.begin() + static_cast<std::ptrdiff_t>(ends.size() - 1);
   return known_.emplace(key, schedule->apply_all({first, last})).first->second;

@@ -2,9 +2,9 @@
 #include "cli/arguments/operator_args.h"
 
 #include "api/operators.h"
-#include "db/trust/printable.h"
 #include "support/error.h"
 #include "support/words/nearest_word.h"
+#include "support/words/printable.h"
 
 #include <fmt/ranges.h>
 

@@ -7,8 +7,8 @@
 #include "cli/terminal/interrupt.h"
 #include "cli/terminal/line_reader.h"
 #include "cli/terminal/output.h"
-#include "db/trust/printable.h"
 #include "support/error.h"
+#include "support/words/printable.h"
 
 #include <fmt/format.h>
 #include <unistd.h>

@@ -8,11 +8,11 @@
 #include "cli/explorer/word_completion.h"
 #include "cli/terminal/output.h"
 #include "cli/terminal/text_diff.h"
-#include "db/trust/printable.h"
 #include "poly/schedule/order/illegal_step.h"
 #include "poly/schedule/steps/step_table.h"
 #include "support/error.h"
 #include "support/words/nearest_word.h"
+#include "support/words/printable.h"
 #include "support/words/whole_number.h"
 
 #include <fmt/format.h>

@@ -1,7 +1,7 @@
 // One write a line; a file that has grown too long is replaced by a shorter one.
 #include "cli/terminal/input_history.h"
 
-#include "db/trust/printable.h"
+#include "support/words/printable.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>

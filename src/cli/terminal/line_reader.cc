@@ -3,7 +3,7 @@
 
 #include "cli/terminal/output.h"
 #include "cli/terminal/screen.h"
-#include "db/trust/printable.h"
+#include "support/words/printable.h"
 
 #include <histedit.h>
 #include <unistd.h>

@@ -2,11 +2,11 @@
 #include "cli/terminal/output.h"
 
 #include "autotune/trial/trial_spelling.h"
-#include "db/trust/printable.h"
 #include "poly/schedule/schedule.h"
 #include "support/codegen_revision.h"
 #include "support/error.h"
 #include "support/system/json_text.h"
+#include "support/words/printable.h"
 
 #include <fmt/format.h>
 #include <sys/ioctl.h>

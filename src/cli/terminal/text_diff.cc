@@ -2,7 +2,7 @@
 #include "cli/terminal/text_diff.h"
 
 #include "cli/terminal/screen.h"
-#include "db/trust/printable.h"
+#include "support/words/printable.h"
 
 #include <algorithm>
 #include <cctype>

@@ -2,8 +2,8 @@
 #include "db/file/schema.h"
 
 #include "db/file/schema_text.h"
-#include "db/trust/printable.h"
 #include "support/error.h"
+#include "support/words/printable.h"
 
 #include <algorithm>
 #include <array>

@@ -18,6 +18,7 @@
 #include "poly/nest/scalar_share.h"
 #include "support/error.h"
 #include "support/scalar_range.h"
+#include "support/words/printable.h"
 
 namespace nestor {
 namespace {
@@ -140,8 +141,8 @@ class Validator {
   }
 
  private:
-  static bool has_control_characters(const std::string& text) {
-    return std::any_of(text.begin(), text.end(), [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; });
+  static void require_printable(const std::string& what, const std::string& text) {
+    if (printable(text) != text) user_error("{}, {}, has control characters", what, printable(text));
   }
 
   static void require_tolerance(const std::string& of, double tolerance) {
@@ -152,8 +153,8 @@ class Validator {
   /// Names that go into tables, messages and records, and what all outputs are compared within.
   void check_operator() const {
     if (nest_.op.empty()) user_error("the nest has no name: its op is \"\"");
-    if (has_control_characters(nest_.op)) user_error("the nest's name, its op, has control characters");
-    if (has_control_characters(nest_.variant)) user_error("the variant of nest {} has control characters", nest_.op);
+    require_printable("the nest's name, its op", nest_.op);
+    require_printable("the variant of nest " + nest_.op, nest_.variant);
     require_tolerance("nest " + nest_.op, nest_.tolerance);
   }
 

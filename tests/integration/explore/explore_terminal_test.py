@@ -20,6 +20,7 @@ import unittest
 
 PROGRAM = os.environ.get("NESTOR_PROGRAM", "")
 PATIENCE_S = 60  # shared machines are slow
+EVIL = "sm\x1b]0;owned\x07\x1b[31mx\x9b2J"  # a name that sets a title and a colour, and clears the screen
 ESCAPES = re.compile(rb"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b[()][A-B0-9]|\x1b[=>78]")
 
 
@@ -323,21 +324,34 @@ class ExploreTest(unittest.TestCase):
         self.assertEqual(session.end(), 0)
 
     def test_names_from_files_bring_no_escape_sequences(self):
-        nest = json.loads(subprocess.run([PROGRAM, "show", "softmax", "--as", "nest", "--json"], check=True, capture_output=True,
-                                         env={**os.environ, "NESTOR_LIBCUDA": "/nonexistent"}).stdout)
-        text = json.dumps(nest)
-        evil = "sm\x1b]0;owned\x07\x1b[31mx"
+        text = subprocess.run([PROGRAM, "show", "softmax", "--as", "nest", "--json"], check=True, capture_output=True,
+                              env={**os.environ, "NESTOR_LIBCUDA": "/nonexistent"}).stdout
         path = pathlib.Path(self.folder.name, "evil.nest.json")
-        data = nest.get("nest", nest)
-        self.assertIn("op", data, text[:300])
-        data["op"] = evil
-        path.write_text(json.dumps(data))
-        session = self.start(str(path), environment={"NO_COLOR": "1"})
-        session.type("nest")
-        session.type("\x16\x1b]0;typed\x16\x07")  # typed control characters are quoted as well
+
+        def rename(change):
+            nest = json.loads(text)
+            change(nest.get("nest", nest))
+            path.write_text(json.dumps(nest))
+
+        def rename_first(of):
+            return lambda nest: nest[of][0].update(name=EVIL)
+
+        for what, change in (("op", lambda nest: nest.update(op=EVIL)), ("variant", lambda nest: nest.update(variant=EVIL)),
+                             ("tensor", rename_first("tensors")), ("statement", rename_first("statements"))):
+            with self.subTest(what):
+                rename(change)
+                session = Session(str(path), folder=self.folder.name, environment={"NO_COLOR": "1"})
+                self.sessions.append(session)
+                session.wait_for(r"sm\x1b]0;owned\x07\x1b[31mx\x9b2J")
+                self.assertNotEqual(session.end(), 0)
+                for sequence in (b"\x1b]0;", b"\x1b[31m", b"\xc2\x9b"):
+                    self.assertNotIn(sequence, session.raw)
+
+    def test_typed_control_characters_are_quoted(self):
+        session = self.start(environment={"NO_COLOR": "1"})
+        session.type("\x16\x1b]0;typed\x16\x07")
         session.type("suggest 1")
         self.assertNotIn(b"\x1b]0;", session.raw)
-        self.assertNotIn(b"\x1b[31m", session.raw)
         self.assertEqual(session.end(), 0)
 
     def test_long_lines_deep_undo_and_rubbish(self):

@@ -271,6 +271,28 @@ inline Nest triangular_product(bool computed = false) {
       .build();
 }
 
+/// Weights w[i, j] in f32 for j <= i, times x along j and times y along i; `part`: of the second sum.
+inline Nest weights_both_ways(const std::string& part = "") {
+  const std::string element = "0 <= i < N and 0 <= d < D", inside = " and 0 <= j <= i and i < N";
+  const ScalarExpr product = read(0) * ScalarExpr::cast(ElementType::f32, read(1, ElementType::f16));
+  return NestBuilder("both_ways", {{"N", 7}, {"D", 5}})
+      .tensor("decay", TensorRole::input, {"N"})
+      .tensor("x", TensorRole::input, {"N", "D"}, ElementType::f16)
+      .tensor("y", TensorRole::input, {"N", "D"}, ElementType::f16)
+      .tensor("w", TensorRole::temporary, {"N", "N"})
+      .tensor("down", TensorRole::temporary, {"N", "D"})
+      .tensor("across", TensorRole::temporary, {"N", "D"})
+      .tensor("out", TensorRole::output, {"N", "D"}, ElementType::f16)
+      .statement("w[i, j] : 0 <= j <= i < N", "w[i, j]", {"decay[i - j]"}, read(0) * read(0))
+      .statement("init[i, d] : " + element, "down[i, d]", {}, number(0))
+      .statement("sum[i, d, j] : " + element + inside, "down[i, d]", {"w[i, j]", "x[j, d]"}, product, ReductionOp::add)
+      .statement("init_2[j, d] : 0 <= j < N and 0 <= d < D", "across[j, d]", {}, number(0))
+      .statement("sum_2[j, d, i] : 0 <= d < D" + inside + part, "across[j, d]", {"w[i, j]", "y[i, d]"}, product, ReductionOp::add)
+      .statement("out[i, d] : " + element, "out[i, d]", {"down[i, d]", "across[i, d]"},
+                 ScalarExpr::cast(ElementType::f16, read(0) + read(1)))
+      .build();
+}
+
 /// out[i, d] = sum over the j beside i of w[i, j] half[j, d], for d <= i: of `half` there is only what the sum needs.
 inline Nest banded_product() {
   const std::string element = "0 <= d <= i < N";

@@ -7,6 +7,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <limits>
 #include <random>
 
 namespace nestor {
@@ -38,6 +40,46 @@ TEST(IntegerProductsSpace, FirstGuessesAreOnTensorCoresAndExact) {
     EXPECT_EQ(testing::run_emulated(compiled, program, inputs).at("out"), testing::run_oracle(nest, inputs, false).at("out"))
         << most;
   }
+}
+
+TEST(IntegerProductsSpace, GroupsOfPackedWeightsAreOnTensorCoresAndExact) {
+  for (const int most : {0, 127}) {
+    const Nest nest = packed_weights(most);
+    SpaceGuesses all(nest, {{"N", 2048}, {"M", 2048}, {"U", 32}});
+    ASSERT_TRUE(all.has_rule(0, "integer_product")) << most;
+    const TileProgram program = all.program(0);
+    const CompiledNvptx compiled = compile_nvptx(program, {});
+    ASSERT_TRUE(compiled.plans->kernels.back().tensor) << most;
+    for (const int large : {127, 3000}) {
+      testing::NestInputs inputs{{{"N", 21}, {"M", 40}, {"U", 3}}, {}, {}};
+      std::mt19937 random(7);
+      std::uniform_int_distribution<int> level(-large, large),
+          word(std::numeric_limits<int>::min(), std::numeric_limits<int>::max());
+      for (int n = 0; n < 21 * 64 * 3; ++n) inputs.tensors["x"].push_back(level(random));
+      for (int n = 0; n < 40 * 8 * 3; ++n) inputs.tensors["y"].push_back(word(random));
+      for (int n = 0; n < 40 * 3; ++n) inputs.tensors["scale"].push_back(std::ldexp(1.0, n % 3));
+      EXPECT_EQ(testing::run_emulated(compiled, program, inputs).at("out"), testing::run_oracle(nest, inputs, false).at("out"))
+          << most << ", " << large;
+    }
+  }
+}
+
+TEST(IntegerProductsSpace, LongSumsOfScaledRowsAreOnTensorCoresAndExact) {
+  const Nest nest = scaled_rows("700");
+  SpaceGuesses all(nest, {{"N", 2048}, {"M", 2048}});
+  ASSERT_TRUE(all.has_rule(0, "integer_product"));
+  const TileProgram program = all.program(0);
+  const CompiledNvptx compiled = compile_nvptx(program, {});
+  ASSERT_TRUE(compiled.plans->kernels.back().tensor);
+  testing::NestInputs inputs{{{"N", 21}, {"M", 40}}, {}, {}};
+  std::mt19937 random(3);
+  std::uniform_int_distribution<int> level(-127, 127), word(0, 1000);
+  for (int n = 0; n < 21 * 700; ++n) {
+    const int row = n / 700;  // rows of 0, of the largest number, and such that steps are 1
+    inputs.tensors["x"].push_back(row == 0 ? 0 : n % 700 == 0 || row == 1 ? 127 : level(random));
+  }
+  for (int n = 0; n < 40 * 700; ++n) inputs.tensors["y"].push_back(n < 700 ? 255 : word(random));
+  EXPECT_EQ(testing::run_emulated(compiled, program, inputs).at("out"), testing::run_oracle(nest, inputs, false).at("out"));
 }
 
 TEST(IntegerProductsSpace, AttentionWithIntegersIsOneKernel) {

@@ -254,5 +254,75 @@ TEST(Winners, LosersAreSlowAndNotCheckedInFull) {
   EXPECT_THAT(outcome.reason, HasSubstr("not compared in full"));
 }
 
+/// Elements of y, as they are and how far they may be off.
+std::vector<OracleSample> samples_of_y(const std::vector<std::pair<double, double>>& elements) {
+  std::vector<OracleSample> samples;
+  for (const auto& [value, bound] : elements) samples.push_back({"y", std::ssize(samples), value, bound});
+  return samples;
+}
+
+constexpr double kInfinite = std::numeric_limits<double>::infinity();
+
+TEST(ComparisonNote, SaysWhereOneNumberPassesEverywhere) {
+  const Nest nest = doubled(4, 4);
+  const auto note = [&](const std::vector<std::pair<double, double>>& elements, const Comparison& in_full) {
+    return comparison_note(samples_of_y(elements), in_full, nest);
+  };
+  const Comparison tells{{"y", {9, 9, true}}}, says_nothing{{"y", {9, 9, false}}};
+  EXPECT_EQ(note({{0, 0}, {1, 0}}, {}), "");
+  EXPECT_EQ(note({{3, 0}}, {}), "") << "one element is always one number";
+  EXPECT_EQ(note({{1, 0.1}, {1.5, 0.1}, {kInfinite, 0}}, {}), "");
+  EXPECT_THAT(note({{0, 0}, {0, 0}}, tells), HasSubstr("all 2 compared elements of y at the tuned sizes are 0,"));
+  EXPECT_THAT(note({{0, 0}, {0, 0}}, tells), HasSubstr("what tells is the check at small sizes"));
+  EXPECT_THAT(note({{0, 0}, {0, 0}}, says_nothing), HasSubstr("passes, at small sizes as well"));
+  EXPECT_THAT(note({{5, 3}, {-1, 3}, {2, 1}}, {}), HasSubstr("of y at the tuned sizes are 2, as far as rounding tells"));
+  EXPECT_THAT(note({{7, 3}, {8, 3}}, {}), HasSubstr("are 7.5, as far as rounding tells"));
+  EXPECT_THAT(note({{1, kInfinite}, {2, kInfinite}, {3, 0}}, {}), HasSubstr("2 of 3 compared elements of y"));
+}
+
+TEST(Winners, OutputsOfWhichNothingIsPromisedAreInfeasible) {
+  const Nest nest = doubled(4, 4);
+  const auto status = [&](const AffordableSamples& samples, const Comparison& in_full, std::string* reason = nullptr) {
+    TrialOutcome outcome;
+    outcome.status = TrialStatus::ok;
+    CheckReport check;
+    check.compared = in_full;
+    refuse_unchecked(check, samples, nest, outcome);
+    if (reason) *reason = outcome.reason;
+    return outcome.status;
+  };
+  const AffordableSamples known{samples_of_y({{1, 0.5}, {2, kInfinite}}), {}}, free{samples_of_y({{1, kInfinite}}), {}};
+  const AffordableSamples left_out{{}, {"y"}};
+  std::string reason;
+  EXPECT_EQ(status(known, {}), TrialStatus::ok);
+  EXPECT_EQ(status({}, {}), TrialStatus::ok) << "an output without elements";
+  EXPECT_EQ(status(free, {{"y", {8, 1, true}}}), TrialStatus::ok);
+  EXPECT_EQ(status(free, {{"y", {8, 0, false}}}, &reason), TrialStatus::infeasible);
+  EXPECT_THAT(reason, HasSubstr("of 9 compared elements of y nothing is promised"));
+  EXPECT_EQ(status(left_out, {{"y", {8, 8, true}}}), TrialStatus::ok);
+  EXPECT_EQ(status(left_out, {}, &reason), TrialStatus::infeasible);
+  EXPECT_THAT(reason, HasSubstr("takes too long to evaluate"));
+}
+
+TEST(ResultCheckRun, CountsElementsOfWhichNothingIsPromised) {
+  const Nest nest =
+      samples::NestBuilder("power", {{"n", 64}})
+          .tensor("x", TensorRole::input, {"n"})
+          .tensor("y", TensorRole::output, {"n"})
+          .statement("S[i] : 0 <= i < n", "y[i]", {"x[i]"},
+                     ScalarExpr::make(ScalarOp::exp, {ScalarExpr::make(ScalarOp::mul, {samples::number(60), samples::read(0)})}))
+          .build();
+  ResultCheck check(nest, {}, 1);
+  const CheckReport report = check.run(sizes_of(nest, {}), [](const Sizes&, HostTensors& tensors) {
+    HostTensor& y = tensors.at("y");
+    for (std::int64_t k = 0; k < y.elements(); ++k) y.set(k, std::exp(static_cast<float>(60 * tensors.at("x").get(k))));
+    return CheckRun{};
+  });
+  EXPECT_EQ(report.wrong, "");
+  const OutputComparison& of = report.compared.at("y");
+  EXPECT_TRUE(of.differs);
+  EXPECT_EQ(report.str().find("nothing is promised") == std::string::npos, of.promised == of.elements) << report.str();
+}
+
 }  // namespace
 }  // namespace nestor

@@ -5,6 +5,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <map>
+
 namespace nestor::testing {
 namespace {
 
@@ -136,6 +138,38 @@ TEST_P(TensorRanges, tests_are_left_out_exactly_where_tiles_are_whole) {
     EXPECT_GT(full, 60);
     EXPECT_GT(partial, seen == Seen::halves ? 0 : 30);  // blocks are tiles
   }
+}
+
+// Which key tiles frames of 20 reach is told by quotients of the loop's variable, which loops do not test: neighbours may be visited in vain.
+TEST(TensorQuotients, all_tiles_with_points_are_visited_and_few_without) {
+  const PlannedTensor planned(
+      tensor_program(attention_nest({.seen = Seen::frames, .depth = 16}), {.rows = kRows, .columns = kColumns, .warpgroups = 1}));
+  int in_vain = 0, needed = 0, untested = 0;
+  for (const std::int64_t queries : {1, 20, 64, 65, 200, 700}) {
+    const TensorShape shape{.queries = queries, .keys = queries};
+    for (std::int64_t tile = 0; tile * kRows < queries; ++tile) {
+      EventValues values{{"out_h", 0}, {"out_io", tile}};
+      for (const auto& [name, value] : sizes_of(shape)) values[name] = value;
+      std::vector<Iteration> visited;
+      iterations(planned.plan.consumer, values, visited);
+      std::map<std::int64_t, int> times;
+      for (const Iteration& each : visited) {
+        ++times[each.var];
+        const Tile found = tile_at(shape, Seen::frames, tile, each.var);
+        EXPECT_TRUE(each.masked || found == Tile::full) << queries << ", tile " << tile << ", " << each.var;
+        untested += each.masked ? 0 : 1;
+        in_vain += found == Tile::empty ? 1 : 0;
+      }
+      for (std::int64_t v = 0; v * kColumns < queries; ++v) {
+        if (tile_at(shape, Seen::frames, tile, v) == Tile::empty) continue;
+        EXPECT_EQ(times[v], 1) << queries << ", tile " << tile << ", " << v;
+        ++needed;
+      }
+      for (const auto& [v, count] : times) EXPECT_EQ(count, 1) << v;
+    }
+  }
+  EXPECT_GT(needed, 50);
+  EXPECT_LE(5 * in_vain, needed);
 }
 
 TEST(TensorUnions, a_prefix_cuts_its_loop_as_a_triangle_does) {

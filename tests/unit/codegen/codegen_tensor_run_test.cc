@@ -17,6 +17,7 @@ std::vector<TensorShape> shapes_for(Seen seen) {
   if (seen == Seen::all) return {{1, 1}, {63, 65}, {64, 64}, {65, 63}, {200, 200}, {70, 1}, {30, 290}};
   if (seen == Seen::picture) return {{1, 1}, {64, 65}, {130, 140}, {200, 200}};
   if (seen == Seen::halves) return {{256, 256}, {200, 230}};
+  if (seen == Seen::frames) return {{1, 1}, {19, 21}, {130, 140}, {200, 200}};
   if (seen == Seen::causal) return {{1, 1}, {63, 63}, {64, 65}, {65, 65}, {200, 200}, {33, 170}};
   std::vector<TensorShape> with_prefix{{1, 1, 1}, {65, 130, 30}, {200, 200, 1}, {130, 200, 40}, {63, 65, 500}, {200, 200, 33}};
   for (std::size_t k = 0; k < with_prefix.size(); ++k) with_prefix[k].prefix = std::array{0, 90, 1, 30, 65, 300}.at(k);
@@ -24,6 +25,8 @@ std::vector<TensorShape> shapes_for(Seen seen) {
   if (has_prefix(seen)) return with_prefix;
   return {{1, 1, 1}, {64, 64, 5}, {65, 130, 64}, {200, 200, 1}, {130, 200, 70}, {63, 65, 500}};
 }
+
+bool in_two_stretches(Seen seen) { return seen == Seen::sinks || seen == Seen::halves || seen == Seen::frames; }
 
 class Attention : public ::testing::TestWithParam<Case> {};
 
@@ -46,7 +49,7 @@ TEST_P(AttentionInClusters, without_rounding_the_plan_is_the_definition) { expec
 
 TEST_P(Attention, without_rounding_the_plan_of_compute_capability_8_is_the_definition) {
   const Seen seen = GetParam().form.seen;
-  if (seen == Seen::sinks || seen == Seen::halves) return;  // refused: see below
+  if (in_two_stretches(seen)) return;  // refused: see below
   TensorSteps steps = GetParam().steps;
   std::erase(steps.more, "ping_pong(out.io)");
   const std::vector<TensorShape> shapes = shapes_for(seen);
@@ -68,7 +71,7 @@ std::vector<Case> attention_cases() {
   for (const auto& [name, seen] :
        {std::pair("full", Seen::all), std::pair("causal", Seen::causal), std::pair("window", Seen::window),
         std::pair("prefix", Seen::prefix), std::pair("sinks", Seen::sinks), std::pair("picture", Seen::picture),
-        std::pair("halves", Seen::halves)}) {
+        std::pair("halves", Seen::halves), std::pair("frames", Seen::frames)}) {
     const AttentionForm form{.seen = seen, .result = ElementType::f32, .depth = kTensorDepth};
     const TensorSteps one{.rows = 64, .columns = 32, .warpgroups = 1}, two{.rows = 128, .columns = 64};
     const auto with = [](TensorSteps steps, std::vector<std::string> more) {
@@ -79,7 +82,8 @@ std::vector<Case> attention_cases() {
     result.push_back({prefix + "plain", form, with(one, plain)});
     if (seen == Seen::picture) result.push_back({prefix + "everything", form, with(two, all)});
     if (seen == Seen::picture) continue;
-    if (seen == Seen::sinks || seen == Seen::halves) continue;  // in two stretches, without overlap
+    if (seen == Seen::frames) result.push_back({prefix + "two_warpgroups", form, with(two, {"ping_pong(out.io)"})});
+    if (in_two_stretches(seen)) continue;  // without overlap
     AttentionForm own_powers = form;
     own_powers.own_powers = true;
     result.push_back({prefix + "sum_with_powers_of_its_own", own_powers, with(one, plain)});

@@ -49,9 +49,77 @@ TEST(IntegerProduct, OtherSumsStayAsTheyAre) {
       << "no product of matrices";
 }
 
+ScalarExpr whole(int ordinal) { return read(ordinal, ElementType::i32); }
+ScalarExpr integer(int value) { return ScalarExpr::constant(value, ElementType::i32); }
+
+/// Four bits of a word, with 8 taken off.
+ScalarExpr four_bits(const ScalarExpr& word) {
+  return ScalarExpr::make(ScalarOp::sub, {ScalarExpr::make(ScalarOp::bit_and, {word, integer(15)}), integer(8)});
+}
+
+/// Between -100 and 100.
+ScalarExpr clamped(const ScalarExpr& value) {
+  return ScalarExpr::make(ScalarOp::max, {ScalarExpr::make(ScalarOp::min, {value, integer(100)}), integer(-100)});
+}
+
+Nest integer_products_of(const ScalarExpr& a, const ScalarExpr& b, const std::string& terms) {
+  return with_statement(integer_products(terms), "dot",
+                        [&](Statement& sum) { sum.value = ScalarExpr::make(ScalarOp::mul, {a, b}); });
+}
+
+TEST(IntegerProduct, RangesThatTellBothFactorsLeaveNoOtherTerms) {
+  const Nest nest =
+      rule("integer_product").apply(integer_products_of(clamped(whole(0)), four_bits(whole(1)), "2048"), {"dot"}).nest;
+  validate(nest);
+  EXPECT_THAT(statement_names(nest), ElementsAre("dot_left", "dot_right", "dot_product_init", "dot_product_sum", "out"));
+  EXPECT_EQ(value_text(nest, "dot_left"), "bf16(f32(max(min(x, 100), -100)))");
+  EXPECT_EQ(value_text(nest, "out"), "(s * dot_product)");
+  const auto statements = [](const std::string& terms) {
+    const Nest before = integer_products_of(clamped(whole(0)), four_bits(whole(1)), terms);
+    return statement_names(rule("integer_product").apply(before, {"dot"}).nest).size();
+  };
+  EXPECT_EQ(statements("5242"), 5U);
+  EXPECT_EQ(statements("5243"), 9U) << "in chunks: 100 * 8 * 5243 > 2^22";
+}
+
+TEST(IntegerProduct, RangesThatTellOneFactorLeaveMoreRoomForTheOther) {
+  const Nest nest = rule("integer_product").apply(integer_products_of(whole(0), four_bits(whole(1)), "256"), {"dot"}).nest;
+  EXPECT_EQ(value_text(nest, "dot_left"), "bf16(select((abs(f32(x)) <= 256), f32(x), inf))");
+  EXPECT_EQ(value_text(nest, "dot_right"), "bf16(f32(((y & 15) - 8)))");
+  EXPECT_EQ(matches(integer_products_of(whole(0), four_bits(whole(1)), "257")), 0U) << "halves of more terms";
+  const Nest both = rule("integer_product").apply(integer_products_of(whole(0), clamped(whole(1)), "200"), {"dot"}).nest;
+  EXPECT_EQ(value_text(both, "dot_left"), "bf16(select((abs(f32(x)) <= 209), f32(x), inf))") << "209 * 100 * 200 < 2^22";
+}
+
+TEST(IntegerProduct, LongSumsOfKnownFactorsAreCutIntoChunks) {
+  const Nest nest =
+      rule("integer_product").apply(integer_products_of(clamped(whole(0)), clamped(whole(1)), "1000"), {"dot"}).nest;
+  validate(nest);
+  EXPECT_THAT(statement_names(nest), ElementsAre("dot_left", "dot_right", "dot_product_init", "dot_product_sum", "dot_high_init",
+                                                 "dot_high_sum", "dot_low_init", "dot_low_sum", "out"));
+  EXPECT_EQ(value_text(nest, "dot_high_sum"), "floor((dot_product * 0.000244140625))");
+  EXPECT_EQ(value_text(nest, "out"), "(s * f32(((i32(dot_high) << 12) + i32(dot_low))))");
+  EXPECT_EQ(matches(integer_products_of(clamped(whole(0)), clamped(whole(1)), "524288")), 1U);
+  EXPECT_EQ(matches(integer_products_of(clamped(whole(0)), clamped(whole(1)), "524289")), 0U) << "more than 4096 chunks";
+}
+
+TEST(IntegerProduct, RowsByTheirLargestMagnitudeAreKnown) {
+  const auto first_value = [](const Nest& nest) {
+    return value_text(rule("integer_product").apply(nest, {"total"}).nest, "total_left");
+  };
+  EXPECT_EQ(first_value(scaled_rows("64")), "bf16(f32(level))");
+  EXPECT_EQ(first_value(scaled_rows("64", ElementType::f32, 1e-6)), "bf16(f32(level))");
+  EXPECT_THAT(first_value(scaled_rows("64", ElementType::f32)), ::testing::HasSubstr("inf")) << "a step may be denormal";
+  EXPECT_THAT(first_value(with_statement(scaled_rows("64"), "top", [](Statement& top) { top.value = top.value.args()[0]; })),
+              ::testing::HasSubstr("inf"))
+      << "the largest number";
+  const auto other_row = [](Statement& step) { step.reads[0].relation = parse_map("[N, M] -> { step[i] -> top[0] }", "test"); };
+  EXPECT_THAT(first_value(with_statement(scaled_rows("64"), "step", other_row)), ::testing::HasSubstr("inf"));
+}
+
 /// Results of the definition and of the rewritten nest, for factors up to `most`.
-void expect_same(int most, const std::string& terms) {
-  const Nest before = integer_products(terms), after = rule("integer_product").apply(before, {"dot"}).nest;
+void expect_same(int most, const Nest& before) {
+  const Nest after = rule("integer_product").apply(before, {"dot"}).nest;
   const Sizes sizes{{"B", 1}, {"N", 4}, {"M", 3}};
   Memory inputs = Interpreter::random_inputs(before, sizes, 3);
   std::int64_t seed = 12345;
@@ -68,8 +136,14 @@ void expect_same(int most, const std::string& terms) {
 }
 
 TEST(IntegerProduct, SumsAreExactWhateverTheFactorsAre) {
-  for (const int most : {1, 127, 256, 300, 100000, 2000000000}) expect_same(most, "64");
-  for (const int most : {128, 129, 40000}) expect_same(most, "256");
+  for (const int most : {1, 127, 256, 300, 100000, 2000000000}) {
+    expect_same(most, integer_products("64"));
+    expect_same(most, integer_products_of(clamped(whole(0)), four_bits(whole(1)), "300"));
+    expect_same(most, integer_products_of(four_bits(whole(1)), whole(0), "64"));
+    expect_same(most, integer_products_of(clamped(whole(0)), clamped(whole(1)), "600"));
+    expect_same(most, integer_products_of(clamped(whole(0)), whole(1), "64"));
+  }
+  for (const int most : {128, 129, 40000}) expect_same(most, integer_products("256"));
 }
 
 }  // namespace

@@ -66,6 +66,29 @@ TEST(RoundOperand, AProductReadsARoundedCopyOfAComputedOperand) {
   EXPECT_EQ(matches("round_operand", nest), 0U) << "once";
 }
 
+Nest rounded_both_ways(const std::string& part = "") {
+  const Nest first = rule("round_operand").apply(weights_both_ways(part), {"sum"}).nest;
+  return rule("round_operand").apply(first, {"sum_2"}).nest;
+}
+
+TEST(RoundOperand, ProductsShareARoundedCopy) {
+  const Nest nest = rounded_both_ways();
+  validate(nest);
+  EXPECT_THAT(statement_names(nest), ElementsAre("w", "w_rounded", "init", "sum", "init_2", "sum_2", "out"));
+  EXPECT_THAT(reads_of(nest, "sum_2"), UnorderedElementsAre("w_rounded", "y"));
+}
+
+TEST(ZeroTerms, ProductsShareACopyWithTheSameZeros) {
+  const auto both = [](const std::string& part) {
+    const Nest nest = rule("zero_terms").apply(rule("zero_terms").apply(rounded_both_ways(part), {"sum"}).nest, {"sum_2"}).nest;
+    validate(nest);
+    return statement_names(nest);
+  };
+  EXPECT_THAT(both(""),
+              ElementsAre("w", "w_rounded", "w_rounded_zeros", "w_rounded_whole", "init", "sum", "init_2", "sum_2", "out"));
+  EXPECT_THAT(both(" and j < i"), ::testing::SizeIs(11)) << "other terms are left out";
+}
+
 TEST(RoundOperand, OnlyComputedOperandsOfMatrixProductsAreRounded) {
   EXPECT_EQ(matches("round_operand", computed_weights()), 1U);
   EXPECT_EQ(matches("round_operand", triangular_product(true)), 0U) << "it has 16 bits";

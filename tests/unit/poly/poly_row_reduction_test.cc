@@ -128,6 +128,30 @@ TEST(RowReduction, WhatIsMadePointByPointIsReducedWhereItIsMade) {
 }
 
 /// Gradients of a layer with a scale for each column and a factor for all: one kernel has both sums, column by column.
+/// `out = Σ_ij (x_ij / s_i)²` with `s_i = Σ_j x_ij²`, of N columns.
+Nest rows_again(std::int64_t columns, const std::string& statistic = "s[i]") {
+  const std::string row = "0 <= i < M", pair = row + " and 0 <= j < N";
+  const ScalarExpr scaled = read(0) / read(1);
+  return NestBuilder("rows_again", {{"M", 4096}, {"N", columns}})
+      .tensor("x", TensorRole::input, {"M", "N"})
+      .tensor("given", TensorRole::input, {"M"})
+      .tensor("s", TensorRole::temporary, {"M"})
+      .tensor("out", TensorRole::output, {})
+      .statement("s_init[i] : " + row, "s[i]", {}, number(0))
+      .statement("s[i, j] : " + pair, "s[i]", {"x[i, j]"}, read(0) * read(0), ReductionOp::add)
+      .statement("init[]", "out[]", {}, number(0))
+      .statement("sum[i, j] : " + pair, "out[]", {"x[i, j]", statistic}, scaled * scaled, ReductionOp::add)
+      .build();
+}
+
+TEST(RowReduction, RowsThatAKernelReducesAnywayAreReducedThereAgain) {
+  EXPECT_THAT(targets(rows_again(4096)), ElementsAre(Target{"sum", "j"}));
+  EXPECT_TRUE(targets(rows_again(128)).empty()) << "of less than 2^20 elements";
+  EXPECT_TRUE(targets(rows_again(4096, "given[i]")).empty()) << "not by what it has found of each";
+  EXPECT_THAT(statement_names(along_rows(rows_again(4096))),
+              ElementsAre("s_init", "s", "out_rows_init", "out_rows", "init", "sum"));
+}
+
 TEST(RowReduction, ColumnsGoFirstBesideSumsForEachColumn) {
   const std::string pair = "0 <= i < M and 0 <= j < N";
   const auto nest = [&](const std::string& kept) {

@@ -217,6 +217,26 @@ std::set<std::string> sizes_of_computed_factors(const Nest& nest) {
   return found;
 }
 
+/// Sizes of how many products a sum of integers adds up, which rule integer_product must know, and of the rows that its terms lie in: the block that
+/// makes integers of a row keeps it.
+std::set<std::string> sizes_of_integer_products(const Nest& nest) {
+  std::set<std::string> found;
+  for (const Statement& statement : nest.statements) {
+    const bool products = statement.reduction == ReductionOp::add && statement.value.op() == ScalarOp::mul &&
+                          statement.value.type() == ElementType::i32;
+    if (!products || reduced_dims(statement).size() != 1) continue;
+    const int reduced = reduced_dims(statement).front();
+    found.merge(sizes_in(nest, extent_of(nest, statement.domain, reduced)));
+    for (const Access& read : statement.reads) {
+      const std::vector<std::set<int>> followed = dims_of_indices(statement, read);
+      for (std::size_t p = 0; p < followed.size(); ++p) {
+        if (followed[p].contains(reduced)) found.merge(sizes_in(nest, nest.tensor(read.tensor).shape[p]));
+      }
+    }
+  }
+  return found;
+}
+
 /// Sizes of 16-bit operands of products that rules for their layout must know: of short rows beside others (join_short_rows), and of indices that
 /// are more than tensor copies have (gather_rows).
 std::set<std::string> sizes_of_layouts(const Nest& nest, const Statement& statement, const Sizes& sizes) {
@@ -426,6 +446,7 @@ std::set<std::string> sizes_known_to_products(const Nest& definition, const Size
   found.merge(sizes_of_kept_weights(nest, sizes, made));
   if (multiplies(nest)) found.merge(sizes_of_ragged_rows(nest, sizes));
   found.merge(sizes_of_computed_factors(nest));
+  found.merge(sizes_of_integer_products(nest));
   return without_specialized(nest, std::move(found));
 }
 

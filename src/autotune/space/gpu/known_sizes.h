@@ -25,7 +25,7 @@ std::set<std::string> sizes_of_short_rows(const Nest& nest, const Sizes& sizes);
 
 /// Sizes that are free, in the extents that sums of products of 16 bits run over: of short sums whose results are reduced along rows (a
 /// log-sum-exp of scores), so that a block keeps its rows and never stores the results; and of sums over several dims (convolutions), also
-/// where a factor is computed.
+/// where a factor is computed, and of sums of products of integers.
 /// Beside products, also sizes in the innermost extents of arguments of 16 bits whose rows are no multiple of 16 bytes: tensor copies take
 /// no such rows, and kernels avoid them only where they are known. Of operands of 16 bits, also extents up to 32 of rows beside other rows, and of
 /// indices that share one in a copy, as tensor copies have five; and sizes behind which a part of a row starts. And those of rows of weights, made of a product and of sums over its rows, that

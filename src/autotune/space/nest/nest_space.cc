@@ -5,6 +5,7 @@
 #include "autotune/space/gpu/points/gpu_points.h"
 #include "autotune/space/gpu/scattered_sums.h"
 #include "autotune/space/gpu/tensor_fusion.h"
+#include "autotune/space/gpu/tensor_rules.h"
 #include "autotune/space/gpu/tensor_steps.h"
 #include "autotune/space/group_choice.h"
 #include "autotune/space/nest/nest_candidate.h"

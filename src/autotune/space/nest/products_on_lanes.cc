@@ -2,6 +2,7 @@
 #include "autotune/space/nest/products_on_lanes.h"
 
 #include "autotune/space/gpu/tensor_fusion.h"
+#include "autotune/space/gpu/tensor_rules.h"
 #include "autotune/space/structure/axes.h"
 #include "autotune/space/structure/rule_steps.h"
 #include "autotune/space/structure/rule_variants.h"

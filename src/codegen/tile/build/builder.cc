@@ -246,7 +246,7 @@ class ProgramBuilder {
     std::vector<TileTree> nodes;
     for (TileOp& op : ops_at(statement, *box, at.choice)) nodes.push_back(op_node(std::move(op)));
     if (runs_at_all(statement, *box, at)) return sequence(std::move(nodes));
-    return guarded(remaining_condition(box->points.domain(), at.known, statement.outer_dim_names(plan_)),
+    return guarded(remaining_condition(box->hull.domain(), at.known, statement.outer_dim_names(plan_)),
                    sequence(std::move(nodes)));
   }
 
@@ -254,7 +254,7 @@ class ProgramBuilder {
   /// around it then, as where a mask leaves out the tiles of which others store zeros.
   bool runs_at_all(const StatementPlan& statement, const OpBox& box, const Position& at) {
     const std::string& name = statement.statement->name;
-    const isl::set others = at.known.subtract(box.points.domain());
+    const isl::set others = at.known.subtract(box.hull.domain());
     if (!plan_.tensor_cores || others.is_empty()) return false;
     const GuardPlan guard = variants_.guard(statement, at.choice);
     const auto composed = [&](const Composite& composite) {

@@ -12,6 +12,7 @@
 #include <isl/set.h>
 
 #include <algorithm>
+#include <functional>
 #include <limits>
 #include <map>
 #include <set>
@@ -254,9 +255,32 @@ std::optional<Interval> uncut(const StatementPlan& statement, unsigned dim, cons
   return Interval{IntExpr(low), IntExpr(high + 1), cut.max_extent, written.intersect_domain(values.domain()), written};
 }
 
+/// Is a condition of the set on a division of a number that hangs on the dim?
+bool divides_dim(const isl::set& set, unsigned dim) {
+  struct Search {
+    unsigned dim;
+    bool found = false;
+  } search{dim};
+  const isl::set explicit_divisions = isl::manage(isl_set_compute_divs(set.copy()));
+  isl_set_foreach_basic_set(
+      explicit_divisions.get(),
+      [](isl_basic_set* part, void* user) {
+        auto* search = static_cast<Search*>(user);
+        for (int k = 0; k < isl_basic_set_dim(part, isl_dim_div); ++k) {
+          isl_aff* division = isl_basic_set_get_div(part, k);
+          search->found = search->found || isl_aff_involves_dims(division, isl_dim_in, search->dim, 1) == isl_bool_true;
+          isl_aff_free(division);
+        }
+        isl_basic_set_free(part);
+        return isl_stat_ok;
+      },
+      &search);
+  return search.found;
+}
+
 /// What holds of all points, without what holds of their outer loops.
 isl::map common_bounds(const isl::map& points) {
-  const isl::set outer = isl::manage(isl_set_from_basic_set(isl_set_simple_hull(points.domain().release())));
+  const isl::set outer = isl::manage(isl_set_from_basic_set(isl_set_simple_hull(isl_set_remove_divs(points.domain().release()))));
   return isl::manage(isl_map_gist_domain(conjunction_around(points).release(), outer.copy())).intersect_domain(outer);
 }
 
@@ -276,12 +300,35 @@ isl::map within_inputs(const ProgramPlan& plan, const StatementPlan& statement, 
 
 }  // namespace
 
+isl::set visited_iterations(const ProgramPlan& plan, const StatementPlan& statement, const isl::set& exact) {
+  if (!plan.tensor_cores || statement.inner.empty()) return exact;
+  const auto is_serial = [&](unsigned k) { return !is_task_loop(statement.outer[k].kind); };
+  const auto loops = static_cast<unsigned>(statement.outer.size());
+  bool divides = false;
+  for (unsigned k = 0; k < loops; ++k) divides = divides || (is_serial(k) && divides_dim(exact, k));
+  if (!divides) return exact;
+  isl::set visited = isl::manage(isl_set_remove_divs(exact.copy()));
+  // Blocks have the values that they have, and so has each loop for itself, as far as that shows without divisions.
+  const auto along = [&](const std::function<bool(unsigned)>& kept) {
+    isl_set* values = exact.copy();
+    for (unsigned k = 0; k < loops; ++k) values = kept(k) ? values : isl_set_eliminate(values, isl_dim_set, k, 1);
+    return values;
+  };
+  visited = visited.intersect(isl::manage(along([&](unsigned k) { return !is_serial(k); })));
+  for (unsigned loop = 0; loop < loops; ++loop) {
+    if (is_serial(loop))
+      visited = visited.intersect(isl::manage(isl_set_remove_divs(along([&](unsigned k) { return k == loop; }))));
+  }
+  return visited.coalesce();
+}
+
 OpBox make_box(const ProgramPlan& plan, const StatementPlan& statement, const isl::set& domain) {
   OpBox box;
   box.points = statement.points.intersect_domain(domain);
-  const isl::set outer = box.points.domain();
+  const bool visits_others = plan.tensor_cores && !domain.is_subset(box.points.domain());
+  const isl::set outer = visits_others ? domain : box.points.domain();
   // Tensor cores compute whole tiles: bounds are what all parts of a mask have in common, and the guard says the rest.
-  box.parts = plan.tensor_cores && has_many_conditions(box.points);
+  box.parts = plan.tensor_cores && (visits_others || has_many_conditions(box.points));
   const isl::map around = box.parts ? within_inputs(plan, statement, common_bounds(box.points)) : box.points;
   const unsigned inner = static_cast<unsigned>(statement.inner.size());
   const DimNames names = statement.outer_dim_names(plan);

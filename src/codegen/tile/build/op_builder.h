@@ -15,10 +15,16 @@ struct OpBox {
   isl::map hull;               ///< the same, filled up to the box
   std::vector<Interval> dims;  ///< one an inner loop
   bool exact = false;          ///< points and hull are equal
-  bool parts = false;          ///< of a union of many conditions, on tensor cores: bounds are what its parts have in common
+  bool parts =
+      false;  ///< bounds are what its parts have in common: on tensor cores, of a union of many conditions, or of iterations without points
 };
 
-/// `domain`: the outer iterations { [outer] } at which the op runs.
+/// The iterations { [outer] } at which an op of the statement may run, around those in `exact`, where it has points. They are the same, but for
+/// serial loops of kernels on tensor cores where those are told by divisions of the loop's variable: conditions on loops have none there, and
+/// tiles without points are left to guards.
+isl::set visited_iterations(const ProgramPlan& plan, const StatementPlan& statement, const isl::set& exact);
+
+/// `domain`: the outer iterations { [outer] } at which the op runs, as visited_iterations() has them.
 OpBox make_box(const ProgramPlan& plan, const StatementPlan& statement, const isl::set& domain);
 
 /// { [outer] -> Tensor[index] } that the op touches through `access` when its inner loops run over `inner`, { [outer] -> [inner] }. At

@@ -106,7 +106,7 @@ isl::set Variants::domain(const StatementPlan& statement, const PartChoice& choi
     domain = domain.intersect(
         isl::manage(isl_set_add_dims(part.copy(), isl_dim_set, static_cast<unsigned>(statement.outer.size() - *position - 1))));
   }
-  return domain.coalesce();
+  return visited_iterations(plan_, statement, domain.coalesce());
 }
 
 Variants::Key Variants::key_of(const std::string& name, const StatementPlan& statement, const PartChoice& choice) const {

@@ -9,7 +9,7 @@
 #include <map>
 #include <set>
 
-#include "poly/algebra/analysis/exponential_sum.h"
+#include "poly/algebra/analysis/extremum_bounds.h"
 #include "poly/algebra/analysis/finite_lead.h"
 #include "poly/algebra/analysis/known_values.h"
 #include "poly/algebra/values/builders.h"

@@ -61,9 +61,7 @@ void decide_selects_of(const Nest& nest, Statement& statement) {
 void narrow(const Nest& nest, Statement& statement, const isl::set& domain) {
   const isl::set plain = domain.intersect_params(full_context(nest)).coalesce();
   isl::set simple = isl::manage(isl_set_gist_params(plain.copy(), full_context(nest).release())).coalesce();
-  for (unsigned k = 0; k < simple.tuple_dim(); ++k) {
-    simple = isl::manage(isl_set_set_dim_name(simple.release(), isl_dim_set, k, statement.dims[k].c_str()));
-  }
+  simple = isl::manage(with_dim_names(simple.release(), statement.dims));
   statement.domain = simple;
 }
 

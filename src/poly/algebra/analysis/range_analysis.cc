@@ -9,7 +9,7 @@
 #include <map>
 #include <set>
 
-#include "poly/algebra/analysis/exponential_sum.h"
+#include "poly/algebra/analysis/extremum_bounds.h"
 #include "poly/algebra/values/few_terms.h"
 #include "poly/algebra/values/nest_edit.h"
 
@@ -184,13 +184,24 @@ class Arithmetic {
     return with_overflow(range);
   }
 
+  /// Infinities become the ends of the type, NaN becomes 0.
+  static ValueRange as_integer(const ValueRange& x) {
+    const auto whole = [](double value) { return std::clamp(std::trunc(value), kLowestInteger, kHighestInteger); };
+    ValueRange range = is_empty(x) ? between(kHighestInteger, kLowestInteger) : between(whole(x.low), whole(x.high));
+    const auto include = [&](bool is_made, double value) {
+      if (is_made) range = between(std::min(range.low, value), std::max(range.high, value));
+    };
+    include(x.minus_infinity, kLowestInteger);
+    include(x.plus_infinity, kHighestInteger);
+    include(x.nan || x.zero, 0);
+    return is_empty(range) ? integer() : range;
+  }
+
   ValueRange as_type(ElementType type, const ValueRange& x) const {
     switch (type) {
       case ElementType::i32:
       case ElementType::i64:
-        if (is_empty(x) || x.infinite() || x.nan) return integer();
-        return between(std::clamp(std::trunc(x.low), kLowestInteger, kHighestInteger),
-                       std::clamp(std::trunc(x.high), kLowestInteger, kHighestInteger));
+        return as_integer(x);
       case ElementType::boolean:
         return between(0, 1);
       default:
@@ -225,13 +236,30 @@ class RangeFinder : Arithmetic {
     if (expr.type() == ElementType::boolean) return between(0, 1);
     if (const auto known = exponential_sum_with_start(nest_, statement, expr)) return *known;
     if (const auto known = exponential_quotient(nest_, statement, expr)) return *known;
+    if (const auto known = extremum_quotient(nest_, statement, expr)) return *known;
     std::vector<ValueRange> args;
     for (const ScalarExpr& arg : expr.args()) args.push_back(plain(of(statement, arg)));
     if (expr.type() != ElementType::i32) return of_function(expr.op(), args);
+    if (const auto bits = of_bits(expr)) return *bits;
     const ValueRange exact = of_function(expr.op(), args);
     const bool wraps =
         is_empty(exact) || exact.low < kLowestInteger || exact.high > kHighestInteger || exact.infinite() || exact.nan;
     return wraps || expr.op() == ScalarOp::div ? integer() : exact;
+  }
+
+  /// Of a word whose upper bits are cleared.
+  static std::optional<ValueRange> of_bits(const ScalarExpr& expr) {
+    const auto constant = [&](std::size_t k) {
+      const ScalarExpr& arg = expr.args()[k];
+      return arg.op() == ScalarOp::constant ? arg.number() : -1;
+    };
+    if (expr.op() == ScalarOp::shift_right_logical && constant(1) >= 1 && constant(1) < 32)
+      return between(0, std::exp2(32 - constant(1)) - 1);
+    if (expr.op() != ScalarOp::bit_and) return std::nullopt;
+    for (const std::size_t k : {0, 1}) {
+      if (constant(k) >= 0) return between(0, constant(k));
+    }
+    return std::nullopt;
   }
 
   ValueRange of_tensor(const std::string& name) {

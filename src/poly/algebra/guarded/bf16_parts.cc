@@ -10,7 +10,7 @@
 #include <optional>
 #include <set>
 
-#include "poly/algebra/analysis/exponential_sum.h"
+#include "poly/algebra/analysis/extremum_bounds.h"
 #include "poly/algebra/analysis/range_analysis.h"
 #include "poly/algebra/operands/half_products.h"
 #include "poly/algebra/values/direct_sums.h"

@@ -18,7 +18,7 @@
 #include <string>
 #include <vector>
 
-#include "poly/algebra/analysis/exponential_sum.h"
+#include "poly/algebra/analysis/extremum_bounds.h"
 #include "poly/algebra/guarded/bf16_parts.h"
 #include "poly/algebra/rules/rule_list.h"
 #include "poly/algebra/values/polynomial.h"

@@ -25,7 +25,6 @@
 // Range      partial sums are 2^-7 larger than those of a b at most.
 // Source     G. Henry, P. Tang, A. Heinecke, Leveraging the bfloat16 Artificial Intelligence Datatype for Higher-Precision Computations, 2019;
 //            chunks as in H. Ootomo, R. Yokota, Recovering single precision accuracy from Tensor Cores, 2022.
-#include <isl/constraint.h>
 #include <isl/map.h>
 #include <isl/set.h>
 
@@ -37,9 +36,10 @@
 #include <utility>
 #include <vector>
 
-#include "poly/algebra/analysis/exponential_sum.h"
+#include "poly/algebra/analysis/extremum_bounds.h"
 #include "poly/algebra/guarded/bf16_parts.h"
 #include "poly/algebra/guarded/sum_edit.h"
+#include "poly/algebra/operands/whole_dims.h"
 #include "poly/algebra/rules/rule_list.h"
 #include "poly/algebra/values/direct_sums.h"
 #include "poly/algebra/values/factor_chain.h"
@@ -87,25 +87,6 @@ std::optional<OrdinalPair> operands_of(const Nest& nest, const Statement& sum, s
   return mixed && (exponential_term(nest, wide) || comes_from_matrix_products(nest, wide)) ? std::nullopt : operands;
 }
 
-/// { sum[.., k, ..] -> name[.., .., o, t] : k = 64 o + t, 0 <= t < 64 }
-isl::map chunk_map(const Statement& sum, int k, const std::string& name) {
-  const auto dims = static_cast<unsigned>(sum.dims.size());
-  isl_space* space = isl_space_add_dims(isl_space_map_from_set(isl_set_get_space(sum.domain.get())), isl_dim_out, 1);
-  space = isl_space_set_tuple_name(space, isl_dim_out, name.c_str());
-  isl_map* map = isl_map_universe(isl_space_copy(space));
-  unsigned at = 0;
-  for (unsigned d = 0; d < dims; ++d) {
-    if (static_cast<int>(d) != k) map = isl_map_equate(map, isl_dim_in, static_cast<int>(d), isl_dim_out, static_cast<int>(at++));
-  }
-  isl_constraint* cut = isl_constraint_alloc_equality(isl_local_space_from_space(space));
-  cut = isl_constraint_set_coefficient_si(cut, isl_dim_in, k, -1);
-  cut = isl_constraint_set_coefficient_si(cut, isl_dim_out, static_cast<int>(at), kChunk);
-  cut = isl_constraint_set_coefficient_si(cut, isl_dim_out, static_cast<int>(at) + 1, 1);
-  map = isl_map_add_constraint(map, cut);
-  map = isl_map_lower_bound_si(map, isl_dim_out, at + 1, 0);
-  return isl::manage(isl_map_upper_bound_si(map, isl_dim_out, at + 1, kChunk - 1));
-}
-
 class SixProducts {
  public:
   SixProducts(const Nest& nest, const Statement& sum, OrdinalPair operands)
@@ -135,32 +116,6 @@ class SixProducts {
   const Access& read(std::size_t operand) const { return edit_.sum().reads[operand]; }
   bool is_half(std::size_t operand) { return nestor::is_half(edit_.nest().tensor(read(operand).tensor).type); }
   const std::vector<OrdinalPair>& pairs() { return is_half(operands_.second) ? kPairsWithHalf : kPairs; }
-
-  /// The sum's points, by chunks.
-  Statement chunked(const std::string& name) {
-    const Statement& sum = edit_.sum();
-    Statement result;
-    result.name = name;
-    for (int d = 0; d < static_cast<int>(sum.dims.size()); ++d) {
-      if (d != reduced_) result.dims.push_back(sum.dims[static_cast<std::size_t>(d)]);
-    }
-    const std::string terms = sum.dims[static_cast<std::size_t>(reduced_)];
-    result.dims.push_back(fresh_dim(edit_.nest(), result.dims, terms + "_chunk"));
-    result.dims.push_back(terms);
-    isl_set* domain = domain_in(edit_.nest(), sum).apply(chunk_map(sum, reduced_, name)).release();
-    domain = isl_set_lower_bound_si(domain, isl_dim_set, static_cast<unsigned>(result.dims.size()) - 2, 0);
-    domain = isl_set_coalesce(isl_set_gist_params(domain, full_context(edit_.nest()).release()));
-    for (std::size_t d = 0; d < result.dims.size(); ++d)
-      domain = isl_set_set_dim_name(domain, isl_dim_set, static_cast<unsigned>(d), result.dims[d].c_str());
-    result.domain = isl::manage(domain);
-    return result;
-  }
-
-  /// The sum's access as its points in chunks have it.
-  isl::map by_chunks(const Statement& chunked, const isl::map& access) {
-    const isl::map to_sum = chunk_map(edit_.sum(), reduced_, chunked.name).reverse();
-    return isl::manage(isl_map_gist_domain(to_sum.apply_range(access).release(), domain_in(edit_.nest(), chunked).release()));
-  }
 
   /// The sums of products of parts at all of these points. `places`: sets what a sum writes, and returns how it reads both operands.
   void add_products(const Parts& a, const Parts& b, const Statement& points,
@@ -197,7 +152,8 @@ class SixProducts {
     const std::string base = edit_.sum().write.tensor;
     Tensor sums = edit_.nest().tensor(base);
     sums.name = fresh_name(edit_.nest(), base + "_chunks");
-    const Statement points = chunked(fresh_name(edit_.nest(), sums.name + "_sum"));
+    const std::string name = fresh_name(edit_.nest(), sums.name + "_sum");
+    const Statement points = in_chunks(edit_.nest(), edit_.sum(), {reduced_, kChunk}, name);
     const int last = static_cast<int>(points.dims.size()) - 1;
     // Elements and chunks: all dims of the points but the terms.
     sums.shape.clear();
@@ -219,7 +175,10 @@ class SixProducts {
     edit_.insert(start);
     add_products(a, b, points, [&](Statement& product) {
       product.write = access_of(product, sums.name, static_cast<unsigned>(last));
-      return std::pair(by_chunks(product, read(operands_.first).relation), by_chunks(product, read(operands_.second).relation));
+      const auto by_chunks = [&](const Access& access) {
+        return seen_in_chunks(edit_.nest(), product, edit_.sum(), {reduced_, kChunk}, access.relation);
+      };
+      return std::pair(by_chunks(read(operands_.first)), by_chunks(read(operands_.second)));
     });
     const isl::map whole = edit_.add_tensor(elements, "_product");
     edit_.add_start(elements, whole);

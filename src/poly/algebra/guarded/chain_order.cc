@@ -75,9 +75,7 @@ Statement joint_sum(const Nest& nest, const Statement& sum, const Statement& inn
   Statement result = sum;
   result.domain = joint.domain;
   for (const int dim : reduced) result.dims.push_back(fresh_dim(nest, result.dims, inner.dims[static_cast<std::size_t>(dim)]));
-  for (std::size_t k = 0; k < result.dims.size(); ++k)
-    result.domain =
-        isl::manage(isl_set_set_dim_name(result.domain.release(), isl_dim_set, static_cast<unsigned>(k), result.dims[k].c_str()));
+  result.domain = isl::manage(with_dim_names(result.domain.release(), result.dims));
   result.reads.clear();
   result.write.relation = joint.to_first.apply_range(sum.write.relation).gist_domain(result.domain);
   const isl::map to_inner =

@@ -140,9 +140,7 @@ class SidesEdit {
     insert(into(start_, results.name + "_init"));
     Statement reduction = into(statement_, results.name);
     isl::set domain = isl::manage(isl_set_set_tuple_name(points.copy(), reduction.name.c_str()));
-    for (std::size_t k = 0; k < reduction.dims.size(); ++k)
-      domain =
-          isl::manage(isl_set_set_dim_name(domain.release(), isl_dim_set, static_cast<unsigned>(k), reduction.dims[k].c_str()));
+    domain = isl::manage(with_dim_names(domain.release(), reduction.dims));
     reduction.domain = domain;
     const auto on_side = [&](const isl::map& relation) { return relation.intersect_domain(domain).gist_domain(domain); };
     reduction.write.relation = on_side(reduction.write.relation);

@@ -4,7 +4,7 @@
 //            weights of a row by way of the logarithm of their sum. Definitions of temporaries with the logarithm are looked through.
 // Rewrite    exp(x) / t in a sum over products of such weights, with exp(x) in a temporary of its own, over the dims that it follows. Other
 //            rules know that form: the quotient leaves the sum (defer_factor), and the temporary's elements are the row's terms (online).
-// Conditions what the definitions read is not written again before the statement; exp(x) / t is at most 1, as exponential_sum.h proves it.
+// Conditions what the definitions read is not written again before the statement; exp(x) / t is at most 1, as extremum_bounds.h proves it.
 // Proof      exp(x - log t) = exp(x) / t for t > 0. t is at least 1 and exp(x) at most 1, so that neither overflows, and what vanishes in
 //            exp(x) does in the quotient. NaN and infinities of x, and NaN of t, give the same in both forms.
 // Rounding   less: log t and the difference from it are not rounded, which costs 2^-24 (|x| + log t) relative.
@@ -14,7 +14,7 @@
 #include <optional>
 #include <vector>
 
-#include "poly/algebra/analysis/exponential_sum.h"
+#include "poly/algebra/analysis/extremum_bounds.h"
 #include "poly/algebra/rules/rule_list.h"
 #include "poly/algebra/values/builders.h"
 #include "poly/algebra/values/dims_view.h"

@@ -73,9 +73,7 @@ std::optional<Statement> over_results(const Nest& nest, const Statement& outer, 
   for (std::size_t k = terms.size(); k-- > 0;) rows.dims.erase(rows.dims.begin() + terms[k]);
   isl_set* domain = isl_set_coalesce(isl_set_gist_params(read.domain().release(), full_context(nest).release()));
   domain = isl_set_set_tuple_name(domain, outer.name.c_str());
-  for (std::size_t k = 0; k < rows.dims.size(); ++k)
-    domain = isl_set_set_dim_name(domain, isl_dim_set, static_cast<unsigned>(k), rows.dims[k].c_str());
-  rows.domain = isl::manage(domain);
+  rows.domain = isl::manage(with_dim_names(domain, rows.dims));
   rows.write = {outer.write.tensor, without_terms(outer.write.relation.copy())};
   rows.reads = {{results.name, isl::manage(isl_map_coalesce(read.copy()))}};
   rows.value = ScalarExpr::read(0, results.type);

@@ -33,12 +33,8 @@ Statement over_dims(const Nest& nest, const Statement& statement, const std::set
   }
   domain = isl_set_coalesce(isl_set_gist_params(domain, full_context(nest).release()));
   domain = isl_set_set_tuple_name(domain, name.c_str());
-  unsigned at = 0;
-  for (const int d : dims) {
-    result.dims.push_back(statement.dims[static_cast<std::size_t>(d)]);
-    domain = isl_set_set_dim_name(domain, isl_dim_set, at++, result.dims.back().c_str());
-  }
-  result.domain = isl::manage(domain);
+  for (const int d : dims) result.dims.push_back(statement.dims[static_cast<std::size_t>(d)]);
+  result.domain = isl::manage(with_dim_names(domain, result.dims));
   return result;
 }
 

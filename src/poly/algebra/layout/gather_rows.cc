@@ -210,9 +210,7 @@ std::string add_copy(Nest& nest, const Statement& sum, const Rows& rows) {
   onto = isl_map_set_tuple_name(onto, isl_dim_out, name.c_str());
   isl_set* domain = isl_set_coalesce(isl_map_range(isl_map_copy(onto)));
   domain = isl_set_gist_params(domain, full_context(nest).release());
-  for (std::size_t k = 0; k < copy.dims.size(); ++k)
-    domain = isl_set_set_dim_name(domain, isl_dim_set, static_cast<unsigned>(k), copy.dims[k].c_str());
-  copy.domain = isl::manage(domain);
+  copy.domain = isl::manage(with_dim_names(domain, copy.dims));
   copy.write = {name, relation_of(copy.domain, name, indices_at(copy.domain, own, rows))};
   // The operand is the same at all points that have one image: the first of them will do.
   const isl::map to_sum = isl::manage(isl_map_lexmin(isl_map_reverse(onto)));

@@ -190,9 +190,7 @@ class Gatherer {
   isl::set named(isl::set set, const std::string& name, const std::vector<std::string>& dims) const {
     isl_set* result = isl_set_gist_params(isl_set_coalesce(set.release()), full_context(before_).release());
     result = isl_set_set_tuple_name(result, name.c_str());
-    for (std::size_t k = 0; k < dims.size(); ++k)
-      result = isl_set_set_dim_name(result, isl_dim_set, static_cast<unsigned>(k), dims[k].c_str());
-    return isl::manage(result);
+    return isl::manage(with_dim_names(result, dims));
   }
 
   /// { Sum[dims] -> name[those of `dims`] }.

@@ -54,9 +54,7 @@ Statement copy_of(const Nest& nest, const Statement& sum, const Access& read, co
   if (tensor.role == TensorRole::input && default_points(nest, copy, all) > kMost * default_elements(nest, tensor)) {
     copy.domain = isl::manage(isl_set_gist_params(tensor_box(tensor).apply(to_copy).release(), full_context(nest).release()));
   }
-  for (std::size_t k = 0; k < order.size(); ++k)
-    copy.domain =
-        isl::manage(isl_set_set_dim_name(copy.domain.release(), isl_dim_set, static_cast<unsigned>(k), copy.dims[k].c_str()));
+  copy.domain = isl::manage(with_dim_names(copy.domain.release(), copy.dims));
   copy.write = {name, isl::manage(isl_set_identity(copy.domain.copy()))};
   copy.reads = {{read.tensor, to_copy.reverse().intersect_domain(copy.domain)}};
   copy.value = ScalarExpr::read(0, nest.tensor(read.tensor).type);

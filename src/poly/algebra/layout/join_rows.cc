@@ -203,9 +203,7 @@ class Joiner {
         source.role == TensorRole::input ? tensor_box(source) : read.relation.intersect_domain(domain_in(nest_, sum)).range();
     isl_set* domain = isl_set_gist_params(elements.coalesce().release(), full_context(nest_).release());
     domain = isl_set_set_tuple_name(domain, name.c_str());
-    for (std::size_t k = 0; k < rank; ++k)
-      domain = isl_set_set_dim_name(domain, isl_dim_set, static_cast<unsigned>(k), copy.dims[k].c_str());
-    copy.domain = isl::manage(domain);
+    copy.domain = isl::manage(with_dim_names(domain, copy.dims));
     copy.write = {name,
                   relation_of(copy.domain, name, joined(dims_of(copy.domain, rank), joint.place, joint.place + 1, joint.extent))};
     copy.reads = {{read.tensor, relation_of(copy.domain, read.tensor, dims_of(copy.domain, rank))}};
@@ -269,9 +267,7 @@ class Joiner {
     joint = isl_set_set_tuple_name(joint, statement.name.c_str());
     const isl::set whole = below(isl::manage(joint), second - (first < second ? 1 : 0), rows);
     isl_set* domain = isl_set_gist_params(whole.copy(), full_context(nest_).release());
-    for (std::size_t k = 0; k < result.dims.size(); ++k)
-      domain = isl_set_set_dim_name(domain, isl_dim_set, static_cast<unsigned>(k), result.dims[k].c_str());
-    result.domain = isl::manage(isl_set_coalesce(domain));
+    result.domain = isl::manage(isl_set_coalesce(with_dim_names(domain, result.dims)));
     const auto renamed = [&](const Access& access, const std::string& tensor) {
       std::vector<std::string> names = names_of_indices(statement, access);
       std::erase(names, outer);

@@ -252,8 +252,7 @@ class SumJoiner {
     isl_set* domain = below(with_any_values(nest_, sum, term, term), term, terms).release();
     domain = isl_set_gist_params(isl_set_coalesce(domain), full_context(nest_).release());
     domain = isl_set_set_tuple_name(domain, sum.name.c_str());
-    for (std::size_t k = 0; k < sum.dims.size(); ++k)
-      domain = isl_set_set_dim_name(domain, isl_dim_set, static_cast<unsigned>(k), sum.dims[k].c_str());
+    domain = with_dim_names(domain, sum.dims);
     const isl::set before = domain_in(nest_, sum);
     sum.domain = isl::manage(domain);
     const auto moved = [&](const Access& access) { return functions_on(access.relation, before); };

@@ -253,8 +253,7 @@ class PrefixEdit {
   Statement over(const isl::set& elements, const std::string& name, const Access& write) const {
     isl::set domain = isl::manage(isl_set_gist_params(elements.copy(), full_context(result_).release()));
     domain = isl::manage(isl_set_set_tuple_name(domain.release(), name.c_str()));
-    for (std::size_t k = 0; k < names_.size(); ++k)
-      domain = isl::manage(isl_set_set_dim_name(domain.release(), isl_dim_set, static_cast<unsigned>(k), names_[k].c_str()));
+    domain = isl::manage(with_dim_names(domain.release(), names_));
     Statement statement;
     statement.name = name;
     statement.dims = names_;
@@ -350,9 +349,7 @@ class PrefixEdit {
     sum.dims.push_back(fresh_dim(result_, names_, names_[static_cast<std::size_t>(plan_.along)]));
     sum.domain = isl::manage(
         isl_set_gist_params(to_sum.domain().intersect(to_term.domain()).coalesce().release(), full_context(result_).release()));
-    for (std::size_t k = 0; k < sum.dims.size(); ++k)
-      sum.domain =
-          isl::manage(isl_set_set_dim_name(sum.domain.release(), isl_dim_set, static_cast<unsigned>(k), sum.dims[k].c_str()));
+    sum.domain = isl::manage(with_dim_names(sum.domain.release(), sum.dims));
     sum.write = {sums, to_sum.intersect_domain(sum.domain).gist_domain(sum.domain).set_range_tuple(sums)};
     sum.reduction = plan_.op;
     give_term(sum, term, to_term);

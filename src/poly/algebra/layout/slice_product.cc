@@ -211,9 +211,7 @@ class Restriction {
       statement.dims.erase(statement.dims.begin() + dim);
     }
     domain = isl_set_set_tuple_name(isl_set_gist_params(domain, full_context(nest_).release()), statement.name.c_str());
-    for (std::size_t k = 0; k < statement.dims.size(); ++k)
-      domain = isl_set_set_dim_name(domain, isl_dim_set, static_cast<unsigned>(k), statement.dims[k].c_str());
-    statement.domain = isl::manage(isl_set_coalesce(domain));
+    statement.domain = isl::manage(isl_set_coalesce(with_dim_names(domain, statement.dims)));
     for (Access* access : accesses_of(statement))
       access->relation = access->relation.gist_domain(statement.domain).gist_params(full_context(nest_));
     return statement;

@@ -248,9 +248,7 @@ class SliceCopies {
     const auto dim = static_cast<std::size_t>(slices_.dims.at(statement.name));
     const isl::map whole = shifted(points, copy.name, dim, *slice_.first).intersect_domain(points).reverse();
     isl_set* domain = isl_set_coalesce(isl_set_gist_params(whole.domain().release(), full_context(nest_).release()));
-    for (std::size_t k = 0; k < copy.dims.size(); ++k)
-      domain = isl_set_set_dim_name(domain, isl_dim_set, static_cast<unsigned>(k), copy.dims[k].c_str());
-    copy.domain = isl::manage(domain);
+    copy.domain = isl::manage(with_dim_names(domain, copy.dims));
     copy.write = {statement.write.tensor, whole.apply_range(statement.write.relation)};
     copy.reduction = statement.reduction;
     copy.value = import_value(copy, statement, whole, statement.value);

@@ -154,11 +154,8 @@ Statement with_dims(const Statement& statement, const IndexOrder& order) {
   for (const int dim : order) functions.push_back(dim_function(statement.domain, dim));
   const isl::map change = relation_of(statement.domain, statement.name, functions);
   isl_set* domain = statement.domain.apply(change).release();
-  for (std::size_t k = 0; k < order.size(); ++k) {
-    result.dims[k] = statement.dims[static_cast<std::size_t>(order[k])];
-    domain = isl_set_set_dim_name(domain, isl_dim_set, static_cast<unsigned>(k), result.dims[k].c_str());
-  }
-  result.domain = isl::manage(domain);
+  for (std::size_t k = 0; k < order.size(); ++k) result.dims[k] = statement.dims[static_cast<std::size_t>(order[k])];
+  result.domain = isl::manage(with_dim_names(domain, result.dims));
   const auto moved = [&](Access& access) {
     isl_map* relation = access.relation.apply_domain(change).gist_domain(result.domain).release();
     for (std::size_t k = 0; k < order.size(); ++k)

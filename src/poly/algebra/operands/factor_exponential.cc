@@ -256,9 +256,7 @@ class Factorization {
     const isl::set box = box_around(result_, sum, domain_in(result_, sum), dims);
     isl_set* domain = gist_sizes(below(without_dims(box, {found.reduced}), found.reduced, terms)).release();
     domain = isl_set_set_tuple_name(domain, result.name.c_str());
-    for (std::size_t k = 0; k < result.dims.size(); ++k)
-      domain = isl_set_set_dim_name(domain, isl_dim_set, static_cast<unsigned>(k), result.dims[k].c_str());
-    result.domain = isl::manage(domain);
+    result.domain = isl::manage(with_dim_names(domain, result.dims));
     const auto access = [&](const std::string& tensor, const std::vector<int>& dims) {
       std::vector<isl::pw_aff> at;
       for (const int dim : dims) at.push_back(dim_function(result.domain, dim));

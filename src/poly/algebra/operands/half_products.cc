@@ -206,9 +206,8 @@ Statement copy_statement(const Nest& nest, const Tensor& tensor, const Statement
   for (std::size_t k = 0; k < indices.size(); ++k) {
     const std::string base = indices[k].size() == 1 ? reader.dims[static_cast<std::size_t>(*indices[k].begin())] : "e";
     copy.dims.push_back(fresh_dim(nest, copy.dims, base));
-    domain = isl_set_set_dim_name(domain, isl_dim_set, static_cast<unsigned>(k), copy.dims[k].c_str());
   }
-  copy.domain = isl::manage(domain);
+  copy.domain = isl::manage(with_dim_names(domain, copy.dims));
   const isl::map same = isl::manage(isl_set_identity(copy.domain.copy()));
   copy.write = {name, same};
   copy.reads = {{tensor.name, same.set_range_tuple(tensor.name)}};

@@ -266,9 +266,7 @@ std::optional<std::pair<Statement, isl::map>> over_indices(const Nest& nest, con
   factor.name = tensor;
   factor.dims = indices.names;
   isl_set* domain = isl_set_gist_params(isl_map_range(element.copy()), full_context(nest).release());
-  for (std::size_t k = 0; k < factor.dims.size(); ++k)
-    domain = isl_set_set_dim_name(domain, isl_dim_set, static_cast<unsigned>(k), factor.dims[k].c_str());
-  factor.domain = isl::manage(isl_set_coalesce(domain));
+  factor.domain = isl::manage(isl_set_coalesce(with_dim_names(domain, factor.dims)));
   factor.write = {tensor, isl::manage(isl_set_identity(factor.domain.copy()))};
   if (!is_box_from_0(nest, factor.domain)) return std::nullopt;
   bool known = true;

@@ -160,9 +160,7 @@ class Repeater {
     values = isl_set_insert_dims(values, isl_dim_set, 0, at);
     domain = isl_set_intersect(isl_set_set_tuple_name(domain, statement.name.c_str()),
                                isl_set_set_tuple_name(values, statement.name.c_str()));
-    for (std::size_t k = 0; k < result.dims.size(); ++k)
-      domain = isl_set_set_dim_name(domain, isl_dim_set, static_cast<unsigned>(k), result.dims[k].c_str());
-    result.domain = isl::manage(isl_set_coalesce(domain));
+    result.domain = isl::manage(isl_set_coalesce(with_dim_names(domain, result.dims)));
     result.write = repeated(statement, statement.write);
     for (Access& read : result.reads) read = repeated(statement, read);
     for (isl::pw_aff& index : result.indices) {

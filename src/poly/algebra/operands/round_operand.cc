@@ -114,21 +114,52 @@ Access of_tensor(const Access& access, const std::string& tensor) {
   return {tensor, isl::manage(isl_map_set_tuple_name(access.relation.copy(), isl_dim_out, tensor.c_str()))};
 }
 
-Nest with_rounded(const Nest& nest, const std::string& name, const Operand& operand) {
-  const std::string wide = operand.definition->write.tensor, narrow = fresh_name(nest, wide + "_rounded");
-  Nest result = nest;
-  Tensor rounded = nest.tensor(wide);
+/// Does the statement write all elements of the other tensor's that the sum reads?
+bool has_all_elements(const Nest& nest, const Statement& sum, const std::string& wide, const Statement& narrow) {
+  const isl::set written = narrow.write.relation.intersect_domain(domain_in(nest, narrow)).range();
+  return std::all_of(sum.reads.begin(), sum.reads.end(), [&](const Access& read) {
+    const isl::set needed = of_tensor(read, narrow.write.tensor).relation.intersect_domain(domain_in(nest, sum)).range();
+    return read.tensor != wide || needed.is_subset(written);
+  });
+}
+
+/// A temporary between the definition of another one and the sum that has its elements, rounded to that type.
+std::optional<std::string> known_rounded(const Nest& nest, const Statement& sum, const Statement& definition, ElementType type) {
+  const std::string& wide = definition.write.tensor;
+  for (const Statement* reader : readers_of(nest, wide)) {
+    const Tensor& narrow = nest.tensor(reader->write.tensor);
+    const ScalarExpr& value = reader->value;
+    if (definition.group < reader->group && reader->group < sum.group && narrow.role == TensorRole::temporary &&
+        narrow.type == type && value.op() == ScalarOp::cast && value.args()[0].op() == ScalarOp::read &&
+        sole_definition(nest, narrow.name) == reader && reader->reads.size() == 1 &&
+        reader->reads[0].relation.is_equal(of_tensor(reader->write, wide).relation) && has_all_elements(nest, sum, wide, *reader))
+      return narrow.name;
+  }
+  return std::nullopt;
+}
+
+/// Rounds the operand behind its definition.
+std::string add_rounded(Nest& result, const Operand& operand) {
+  const Nest nest = result;
+  const Statement& definition = nest.statement(operand.definition->name);
+  const std::string narrow = fresh_name(nest, definition.write.tensor + "_rounded");
+  Tensor rounded = nest.tensor(definition.write.tensor);
   rounded.name = narrow;
   rounded.type = operand.type;
   result.tensors.push_back(rounded);
-
   isl::map to_definition;
-  Statement store = element_statement(nest, *operand.definition, narrow, to_definition);
+  Statement store = element_statement(nest, definition, narrow, to_definition);
   const int ordinal = add_read(store, store.write);
   store.write = of_tensor(store.write, narrow);
   store.value = ScalarExpr::cast(operand.type, ScalarExpr::read(ordinal, ElementType::f32));
-  insert_statement(result, group_end(result, operand.definition->name), store);
+  insert_statement(result, group_end(result, definition.name), store);
+  return narrow;
+}
 
+Nest with_rounded(const Nest& nest, const std::string& name, const Operand& operand) {
+  const auto known = known_rounded(nest, nest.statement(name), *operand.definition, operand.type);
+  Nest result = nest;
+  const std::string narrow = known ? *known : add_rounded(result, operand);
   Statement& sum =
       *std::find_if(result.statements.begin(), result.statements.end(), [&](const Statement& s) { return s.name == name; });
   const auto read = static_cast<std::size_t>(operand.read);

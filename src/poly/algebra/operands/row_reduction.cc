@@ -61,14 +61,49 @@ bool comes_from_products(const Nest& nest, const std::string& tensor, std::set<s
   return false;
 }
 
+constexpr double kLarge = 1 << 20;
+
+/// Does the reduction go along the last index of the tensor, for each of others apart?
+bool reads_rows_of(const Statement& reduction, const std::string& tensor) {
+  const std::vector<int> reduced = reduced_dims(reduction);
+  return std::any_of(reduction.reads.begin(), reduction.reads.end(), [&](const Access& read) {
+    if (read.tensor != tensor) return false;
+    const std::vector<std::set<int>> followed = dims_of_indices(reduction, read);
+    const auto is_reduced = [&](int dim) { return std::find(reduced.begin(), reduced.end(), dim) != reduced.end(); };
+    return followed.size() > 1 && std::any_of(followed.back().begin(), followed.back().end(), is_reduced) &&
+           std::none_of(followed.begin(), followed.end() - 1,
+                        [&](const std::set<int>& dims) { return std::any_of(dims.begin(), dims.end(), is_reduced); });
+  });
+}
+
 /// Is the tensor made point by point, large, and returned or read by others as well? Else its values would rather be computed where they are read.
 bool is_made_for_others(const Nest& nest, const std::string& tensor) {
-  constexpr double kLarge = 1 << 20;
   const TensorRole role = nest.tensor(tensor).role;
   if (role == TensorRole::input || (role == TensorRole::temporary && readers_of(nest, tensor).size() < 2)) return false;
   const std::vector<const Statement*> writers = writers_of(nest, tensor);
   return std::all_of(writers.begin(), writers.end(), [&](const Statement* writer) {
     return !writer->reduction && default_points(nest, *writer, other_dims(*writer, {})) >= kLarge;
+  });
+}
+
+/// Does it reduce 2^20 elements or more of a tensor whose rows an earlier statement reduces one by one, by what that has found of each? A kernel that has
+/// the rows for that reduces them at once.
+bool reduces_rows_again(const Nest& nest, const Statement& statement) {
+  if (!statement.reduction || default_points(nest, statement, other_dims(statement, {})) < kLarge) return false;
+  const std::vector<int> reduced = reduced_dims(statement);
+  const auto follows = [&](const Access& read, int dim) { return depends_on_dim(read.relation, dim); };
+  return std::any_of(statement.reads.begin(), statement.reads.end(), [&](const Access& found) {  // of each row
+    if (nest.tensor(found.tensor).role == TensorRole::input) return false;
+    return std::any_of(reduced.begin(), reduced.end(), [&](int column) {
+      const bool of_rows =
+          !follows(found, column) && std::any_of(reduced.begin(), reduced.end(), [&](int row) { return follows(found, row); });
+      return of_rows && std::any_of(nest.statements.begin(), nest.statements.end(), [&](const Statement& earlier) {
+               if (!earlier.reduction || earlier.group >= statement.group) return false;
+               return std::any_of(statement.reads.begin(), statement.reads.end(), [&](const Access& ours) {
+                 return follows(ours, column) && reads_rows_of(earlier, ours.tensor);
+               });
+             });
+    });
   });
 }
 
@@ -176,8 +211,9 @@ std::vector<RuleMatch> find(const Nest& nest) {
     return matches;
   }
   const bool made = std::any_of(nest.statements.begin(), nest.statements.end(), [&](const Statement& statement) {
-    return statement.reduction && std::any_of(statement.reads.begin(), statement.reads.end(),
-                                              [&](const Access& read) { return is_made_for_others(nest, read.tensor); });
+    return reduces_rows_again(nest, statement) ||
+           (statement.reduction && std::any_of(statement.reads.begin(), statement.reads.end(),
+                                               [&](const Access& read) { return is_made_for_others(nest, read.tensor); }));
   });
   // Beside those, reductions of inputs: a kernel that reduces all of them reads each once.
   return matches.empty() && made ? along_all(true) : matches;

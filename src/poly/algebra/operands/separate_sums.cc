@@ -126,9 +126,7 @@ Statement with_fixed_dim(const Nest& nest, const Statement& statement, int dim, 
   isl_set* domain = isl_set_fix_si(domain_in(nest, statement).release(), isl_dim_set, at, static_cast<int>(number));
   domain = isl_set_gist_params(isl_set_project_out(domain, isl_dim_set, at, 1), full_context(nest).release());
   domain = isl_set_set_tuple_name(domain, name.c_str());
-  for (std::size_t k = 0; k < result.dims.size(); ++k)
-    domain = isl_set_set_dim_name(domain, isl_dim_set, static_cast<unsigned>(k), result.dims[k].c_str());
-  result.domain = isl::manage(domain);
+  result.domain = isl::manage(with_dim_names(domain, result.dims));
   isl_map* write = isl_map_project_out(fixed(statement.write.relation).release(), isl_dim_out, static_cast<unsigned>(index), 1);
   result.write = {tensor, isl::manage(isl_map_set_tuple_name(write, isl_dim_out, tensor.c_str()))};
   for (Access& read : result.reads) read.relation = fixed(read.relation);

@@ -1,11 +1,13 @@
 // Boxes of two dims.
 #include "poly/algebra/operands/whole_dims.h"
 
+#include "poly/algebra/values/dims_view.h"
 #include "poly/algebra/values/nest_edit.h"
 #include "poly/isl/isl_tools.h"
 #include "poly/nest/nest_sets.h"
 
 #include <isl/aff.h>
+#include <isl/constraint.h>
 #include <isl/map.h>
 #include <isl/set.h>
 
@@ -60,9 +62,7 @@ Statement with_instances(const Nest& nest, const Statement& statement, const std
   result.reduction = statement.reduction;
   result.dims = dims;
   isl_set* domain = isl_set_gist_params(points.coalesce().release(), full_context(nest).release());
-  for (std::size_t k = 0; k < result.dims.size(); ++k)
-    domain = isl_set_set_dim_name(domain, isl_dim_set, static_cast<unsigned>(k), result.dims[k].c_str());
-  result.domain = isl::manage(domain);
+  result.domain = isl::manage(with_dim_names(domain, result.dims));
   const isl::map back = from.reverse();
   const auto without_sizes = [&](const isl::map& relation) { return relation.gist_params(full_context(nest)).coalesce(); };
   result.write = {statement.write.tensor, without_sizes(back.apply_range(statement.write.relation).gist_domain(result.domain))};
@@ -136,6 +136,51 @@ std::optional<Statement> with_split_dim(const Nest& nest, const Statement& state
             split.dim + 1, inner);
   if (!points.domain.is_equal(box)) return std::nullopt;
   return with_instances(nest, statement, names, from, box);
+}
+
+namespace {
+
+/// { statement[.., k, ..] -> name[.., .., o, t] : k = extent o + t, 0 <= t < extent }
+isl::map chunk_map(const Statement& statement, const ChunkedDim& chunked, const std::string& name) {
+  const auto dims = static_cast<unsigned>(statement.dims.size());
+  isl_space* space = isl_space_add_dims(isl_space_map_from_set(isl_set_get_space(statement.domain.get())), isl_dim_out, 1);
+  space = isl_space_set_tuple_name(space, isl_dim_out, name.c_str());
+  isl_map* map = isl_map_universe(isl_space_copy(space));
+  unsigned at = 0;
+  for (unsigned d = 0; d < dims; ++d) {
+    if (static_cast<int>(d) != chunked.dim)
+      map = isl_map_equate(map, isl_dim_in, static_cast<int>(d), isl_dim_out, static_cast<int>(at++));
+  }
+  const int extent = static_cast<int>(chunked.extent);
+  isl_constraint* cut = isl_constraint_alloc_equality(isl_local_space_from_space(space));
+  cut = isl_constraint_set_coefficient_si(cut, isl_dim_in, chunked.dim, -1);
+  cut = isl_constraint_set_coefficient_si(cut, isl_dim_out, static_cast<int>(at), extent);
+  cut = isl_constraint_set_coefficient_si(cut, isl_dim_out, static_cast<int>(at) + 1, 1);
+  map = isl_map_add_constraint(map, cut);
+  map = isl_map_lower_bound_si(map, isl_dim_out, at + 1, 0);
+  return isl::manage(isl_map_upper_bound_si(map, isl_dim_out, at + 1, extent - 1));
+}
+
+}  // namespace
+
+Statement in_chunks(const Nest& nest, const Statement& statement, const ChunkedDim& chunked, const std::string& name) {
+  Statement result;
+  result.name = name;
+  for (const int dim : other_dims(statement, {chunked.dim})) result.dims.push_back(statement.dims[static_cast<std::size_t>(dim)]);
+  const std::string terms = statement.dims[static_cast<std::size_t>(chunked.dim)];
+  result.dims.push_back(fresh_dim(nest, result.dims, terms + "_chunk"));
+  result.dims.push_back(terms);
+  isl_set* domain = domain_in(nest, statement).apply(chunk_map(statement, chunked, name)).release();
+  domain = isl_set_lower_bound_si(domain, isl_dim_set, static_cast<unsigned>(result.dims.size()) - 2, 0);
+  domain = isl_set_coalesce(isl_set_gist_params(domain, full_context(nest).release()));
+  result.domain = isl::manage(with_dim_names(domain, result.dims));
+  return result;
+}
+
+isl::map seen_in_chunks(const Nest& nest, const Statement& chunks, const Statement& statement, const ChunkedDim& chunked,
+                        const isl::map& access) {
+  const isl::map to_statement = chunk_map(statement, chunked, chunks.name).reverse();
+  return isl::manage(isl_map_gist_domain(to_statement.apply_range(access).release(), domain_in(nest, chunks).release()));
 }
 
 }  // namespace nestor

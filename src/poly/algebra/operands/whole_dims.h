@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <optional>
 #include <set>
+#include <string>
 #include <vector>
 
 namespace nestor {
@@ -42,6 +43,18 @@ Statement with_joined_dims(const Nest& nest, const Statement& statement, const J
 isl::pw_aff quotient_of(const isl::pw_aff& function, std::int64_t divisor);
 /// factor * function.
 isl::pw_aff multiple_of(const isl::pw_aff& function, std::int64_t factor);
+
+/// A dim whose values are taken in chunks: extent * chunk + place.
+struct ChunkedDim {
+  int dim = 0;
+  std::int64_t extent = 1;
+};
+
+/// A statement over the points of another one, with the chunk and, last, the place in it of a dim that has no negative values. It writes nothing yet.
+Statement in_chunks(const Nest& nest, const Statement& statement, const ChunkedDim& chunked, const std::string& name);
+/// The statement's access, or what has its dims, as in_chunks() of it has it.
+isl::map seen_in_chunks(const Nest& nest, const Statement& chunks, const Statement& statement, const ChunkedDim& chunked,
+                        const isl::map& access);
 
 /// The access's relation with a dim of the statement for each index that is one at all its points.
 isl::map along_dims(const Nest& nest, const Statement& statement, const Access& access);

@@ -2,8 +2,8 @@
 //
 // Pattern    r_e += a_p b_q, where a and b are tensors of 16 bits, or both of f32, each follows a dim of e that the other does not, and the reduced dims
 //            have other values for some e than for others, as under a triangular mask (sum over j <= i of w[i, j] x[j, d]).
-// Rewrite    a'_p = a_p for the terms of the sum, 0 for all others of the rectangle around them, before the sum, which reads a' and runs
-//            over the rectangle. The same with b in the place of a.
+// Rewrite    a'_p = a_p for the terms of the sum, 0 for all others of the rectangle around them, behind the definition of a, or before the sum,
+//            which reads a' and runs over the rectangle. The same with b in the place of a. Sums with the same terms share a'.
 // Conditions the sum is alone in its loops and starts from 0; no element of a has terms within and without; b is there for all terms.
 // Proof      r_e + 0 b_q = r_e for a finite b_q. A sum that starts from +0 is never -0, so that +0 or -0 changes nothing.
 // Special    b must be finite in masked places (docs/values.md): 0 times an infinity or NaN is NaN.
@@ -13,11 +13,14 @@
 
 #include <algorithm>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "poly/algebra/operands/half_products.h"
 #include "poly/algebra/rules/rule_list.h"
 #include "poly/algebra/values/builders.h"
 #include "poly/algebra/values/nest_edit.h"
+#include "poly/algebra/values/polynomial.h"
 #include "poly/isl/isl_tools.h"
 #include "poly/nest/nest_sets.h"
 
@@ -122,33 +125,61 @@ Statement writer_of(const Nest& nest, const std::string& name, const std::string
   writer.domain = isl::manage(isl_set_set_tuple_name(elements.copy(), name.c_str()));
   writer.domain = isl::manage(isl_set_gist_params(writer.domain.release(), full_context(nest).release()));
   const auto rank = static_cast<unsigned>(isl_set_dim(elements.get(), isl_dim_set));
-  for (unsigned k = 0; k < rank; ++k) {
-    writer.dims.push_back(fresh_dim(nest, writer.dims, "e"));
-    writer.domain = isl::manage(isl_set_set_dim_name(writer.domain.release(), isl_dim_set, k, writer.dims[k].c_str()));
-  }
+  for (unsigned k = 0; k < rank; ++k) writer.dims.push_back(fresh_dim(nest, writer.dims, "e"));
+  writer.domain = isl::manage(with_dim_names(writer.domain.release(), writer.dims));
   isl_map* write = isl_set_identity(writer.domain.copy());
   writer.write = {tensor, isl::manage(isl_map_set_tuple_name(write, isl_dim_out, tensor.c_str()))};
   return writer;
+}
+
+/// A tensor before the sum that has the filled operand already, with the same zeros.
+std::optional<std::string> known_copy(const Nest& nest, const Statement& sum, const Filling& filling) {
+  const std::string& source = sum.reads[filling.filled].tensor;
+  if (nest.tensor(source).role != TensorRole::input && sole_definition(nest, source) == nullptr) return std::nullopt;
+  const auto writes = [&](const Statement& writer, const isl::set& elements) {
+    isl_set* written = writer.write.relation.intersect_domain(domain_in(nest, writer)).range().release();
+    return writer.group < sum.group && !writer.reduction &&
+           elements.is_equal(isl::manage(isl_set_set_tuple_name(written, source.c_str())));
+  };
+  for (const Statement* copy : readers_of(nest, source)) {
+    const std::vector<const Statement*> writers = writers_of(nest, copy->write.tensor);
+    const bool plain = copy->value.op() == ScalarOp::read && copy->reads.size() == 1 && writers.size() == 2 &&
+                       copy->reads[0].relation.is_equal(copy->write.relation.set_range_tuple(source));
+    if (!plain || nest.tensor(copy->write.tensor).role != TensorRole::temporary || !writes(*copy, filling.kept)) continue;
+    const Statement& zeros = *writers[writers[0] == copy ? 1 : 0];
+    if (strip_casts(zeros.value).is_constant(0) && writes(zeros, filling.zeros)) return copy->write.tensor;
+  }
+  return std::nullopt;
+}
+
+/// Writes a copy with zeros: behind the definition of what is copied, so that the kernel that makes it makes this as well; else before the sum.
+std::string add_copy(Nest& result, const Statement& sum, const Filling& filling) {
+  const std::string source = sum.reads[filling.filled].tensor, tensor = fresh_name(result, source + "_whole");
+  Tensor whole = result.tensor(source);
+  whole.name = tensor;
+  whole.role = TensorRole::temporary;
+  whole.tolerance = {};
+  const Statement* definition = result.tensor(source).role == TensorRole::temporary ? sole_definition(result, source) : nullptr;
+  const std::size_t place = definition != nullptr && definition->group < sum.group
+                                ? group_end(result, definition->name)
+                                : begin_with_initialisers(result, result.statement(sum.name));
+  result.tensors.push_back(whole);
+  Statement zeros = writer_of(result, fresh_name(result, source + "_zeros"), tensor, filling.zeros);
+  zeros.value = ScalarExpr::cast(whole.type, ScalarExpr::constant(0));
+  insert_statement(result, place, zeros);
+  Statement copy = writer_of(result, tensor, tensor, filling.kept);
+  copy.reads = {{source, isl::manage(isl_map_set_tuple_name(isl_set_identity(copy.domain.copy()), isl_dim_out, source.c_str()))}};
+  copy.value = ScalarExpr::read(0, whole.type);
+  insert_statement(result, place + 1, copy);
+  return tensor;
 }
 
 RuleResult apply(const Nest& nest, const std::vector<std::string>& target) {
   const Filling filling = required_match(nest, kName, target, filling_of);
   Statement sum = nest.statement(target[0]);
   Nest result = nest;
-  const std::string source = sum.reads[filling.filled].tensor, tensor = fresh_name(result, source + "_whole");
-  Tensor whole = nest.tensor(source);
-  whole.name = tensor;
-  whole.role = TensorRole::temporary;
-  whole.tolerance = {};
-  result.tensors.push_back(whole);
-
-  Statement zeros = writer_of(nest, fresh_name(result, source + "_zeros"), tensor, filling.zeros);
-  zeros.value = ScalarExpr::cast(whole.type, ScalarExpr::constant(0));
-  insert_statement(result, begin_with_initialisers(result, result.statement(sum.name)), zeros);
-  Statement copy = writer_of(nest, tensor, tensor, filling.kept);
-  copy.reads = {{source, isl::manage(isl_map_set_tuple_name(isl_set_identity(copy.domain.copy()), isl_dim_out, source.c_str()))}};
-  copy.value = ScalarExpr::read(0, whole.type);
-  insert_statement(result, begin_with_initialisers(result, result.statement(sum.name)), copy);
+  const auto known = known_copy(nest, sum, filling);
+  const std::string tensor = known ? *known : add_copy(result, sum, filling);
 
   sum.group = result.statement(sum.name).group;
   sum.domain = isl::manage(isl_set_gist_params(filling.whole.copy(), full_context(nest).release()));

@@ -72,9 +72,7 @@ Statement one_sum(const Nest& nest, const Statement& reader, const Statement& in
   for (const int dim : reduced_dims(inner))
     sum.dims.push_back(fresh_dim(nest, sum.dims, inner.dims[static_cast<std::size_t>(dim)]));
   isl_set* domain = isl_set_coalesce(isl_set_gist_params(points.domain().release(), full_context(nest).release()));
-  for (std::size_t k = 0; k < sum.dims.size(); ++k)
-    domain = isl_set_set_dim_name(domain, isl_dim_set, static_cast<unsigned>(k), sum.dims[k].c_str());
-  sum.domain = isl::manage(domain);
+  sum.domain = isl::manage(with_dim_names(domain, sum.dims));
   isl_map* write =
       isl_map_add_dims(reader.write.relation.copy(), isl_dim_in, static_cast<unsigned>(sum.dims.size() - reader.dims.size()));
   write = isl_map_set_tuple_name(write, isl_dim_in, sum.name.c_str());

@@ -178,9 +178,7 @@ RuleResult apply(const Nest& nest, const std::vector<std::string>& target) {
   after.dims = dims.names;
   isl_set* domain =
       isl_set_coalesce(isl_set_gist_params(domain_in(nest, before).preimage(old).release(), full_context(nest).release()));
-  for (std::size_t d = 0; d < dims.names.size(); ++d)
-    domain = isl_set_set_dim_name(domain, isl_dim_set, static_cast<unsigned>(d), dims.names[d].c_str());
-  after.domain = isl::manage(domain);
+  after.domain = isl::manage(with_dim_names(domain, dims.names));
   const auto moved = [&](const isl::map& relation) { return relation.preimage_domain(old).gist_domain(after.domain).coalesce(); };
   for (Access& read : after.reads) read.relation = moved(read.relation);
   std::vector<isl::pw_aff> elements;

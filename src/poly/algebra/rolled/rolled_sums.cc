@@ -182,9 +182,7 @@ Statement joint_sum(const Nest& nest, const Rolled& rolled) {
     sum.dims.insert(sum.dims.begin() + place + static_cast<std::ptrdiff_t>(d), fresh_dim(nest, sum.dims, "t"));
   isl_set* points = points_of(nest, rolled, sum.name).release();
   points = isl_set_gist_params(points, full_context(nest).release());
-  for (std::size_t k = 0; k < sum.dims.size(); ++k)
-    points = isl_set_set_dim_name(points, isl_dim_set, static_cast<unsigned>(k), sum.dims[k].c_str());
-  sum.domain = isl::manage(points);
+  sum.domain = isl::manage(with_dim_names(points, sum.dims));
   const isl::id id = isl::manage(isl_set_get_tuple_id(sum.domain.get()));
   std::size_t next = 0;  // of the shifts' constants
   const auto with_steps = [&](const isl::aff& aff, bool shifted) {

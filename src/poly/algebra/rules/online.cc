@@ -113,10 +113,7 @@ class Outliner {
     }
     to_term_ = relation_of(follower_.domain, name, functions).intersect_domain(follower_.domain);
     Statement term{name, dims, to_term_.range().coalesce(), {name, isl::map()}, {}, {}, {}, std::nullopt, 0};
-    for (std::size_t k = 0; k < dims.size(); ++k) {
-      term.domain =
-          isl::manage(isl_set_set_dim_name(term.domain.release(), isl_dim_set, static_cast<unsigned>(k), dims[k].c_str()));
-    }
+    term.domain = isl::manage(with_dim_names(term.domain.release(), dims));
     std::vector<isl::pw_aff> identity;
     identity.reserve(dims.size());
     for (std::size_t k = 0; k < dims.size(); ++k) identity.push_back(dim_function(term.domain, static_cast<int>(k)));

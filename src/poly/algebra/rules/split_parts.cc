@@ -15,13 +15,6 @@
 namespace nestor {
 namespace {
 
-void name_dims(Statement& statement) {
-  for (std::size_t k = 0; k < statement.dims.size(); ++k) {
-    statement.domain = isl::manage(
-        isl_set_set_dim_name(statement.domain.release(), isl_dim_set, static_cast<unsigned>(k), statement.dims[k].c_str()));
-  }
-}
-
 /// { T[index, part] -> T[part, index] }: what is next to each other in the old tensor stays so within a part.
 isl::map part_first(const std::string& tensor, std::size_t old_rank) {
   std::vector<std::string> index;
@@ -52,7 +45,7 @@ void build_update(const Nest& nest, const Statement& statement, const isl::map& 
   split.to_old = to_new.reverse();
   const isl::set domain = to_new.range().coalesce().gist_params(full_context(nest));
   Statement update{name, dims, domain, {split.tensor.name, isl::map()}, {}, {}, {}, statement.reduction, 0};
-  name_dims(update);
+  update.domain = isl::manage(with_dim_names(update.domain.release(), update.dims));
   update.value = import_value(update, statement, split.to_old, statement.value);
   std::vector<isl::pw_aff> written;
   const isl::map plain_old = relation_of(update.domain, statement.name, [&] {
@@ -105,7 +98,7 @@ Statement combine_parts(const Nest& nest, const Statement& statement, const Part
     if (combine.dims[k] == parts.name) combine.dims[k] = fresh_dim(nest, combine.dims, fmt::format("e{}", k));
   }
   combine.dims.back() = parts.name;
-  name_dims(combine);
+  combine.domain = isl::manage(with_dim_names(combine.domain.release(), combine.dims));
   combine.reads = {{combine.write.tensor, combine.write.relation.apply_range(order)}};
   std::vector<isl::pw_aff> index = functions_of(combine.write.relation);
   index.pop_back();

@@ -181,6 +181,12 @@ std::string fresh_dim(const Nest& nest, const std::vector<std::string>& dims, co
   });
 }
 
+isl_set* with_dim_names(isl_set* set, const std::vector<std::string>& names) {
+  for (std::size_t k = 0; k < names.size(); ++k)
+    set = isl_set_set_dim_name(set, isl_dim_set, static_cast<unsigned>(k), names[k].c_str());
+  return set;
+}
+
 void insert_statement(Nest& nest, std::size_t position, const Statement& statement) {
   const auto place = nest.statements.begin() + static_cast<std::ptrdiff_t>(position);
   auto inserted = nest.statements.insert(place, statement);
@@ -388,9 +394,7 @@ Statement element_statement(const Nest& nest, const Statement& like, const std::
     dims.push_back(dim);
   }
   isl::set domain = isl::manage(isl_set_gist_params(elements.domain().coalesce().release(), full_context(nest).release()));
-  for (std::size_t k = 0; k < dims.size(); ++k) {
-    domain = isl::manage(isl_set_set_dim_name(domain.release(), isl_dim_set, static_cast<unsigned>(k), dims[k].c_str()));
-  }
+  domain = isl::manage(with_dim_names(domain.release(), dims));
   std::vector<isl::pw_aff> identity;
   identity.reserve(dims.size());
   for (std::size_t k = 0; k < dims.size(); ++k) identity.push_back(dim_function(domain, static_cast<int>(k)));

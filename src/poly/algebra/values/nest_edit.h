@@ -36,6 +36,8 @@ bool alone_in_group(const Nest& nest, const std::string& statement);
 std::string fresh_name(const Nest& nest, const std::string& base);
 /// The same for a dim beside `dims`.
 std::string fresh_dim(const Nest& nest, const std::vector<std::string>& dims, const std::string& base);
+/// The set, which it takes, with its dims named so.
+isl_set* with_dim_names(isl_set* set, const std::vector<std::string>& names);
 /// Inserts as a group of its own.
 void insert_statement(Nest& nest, std::size_t position, const Statement& statement);
 void erase_statement(Nest& nest, const std::string& name);

@@ -185,9 +185,7 @@ class Parts {
     part.dims.erase(part.dims.begin() + dim);
     isl_set* domain = isl_set_gist_params(whole.domain().release(), full_context(nest_).release());
     domain = isl_set_set_tuple_name(domain, name.c_str());
-    for (std::size_t k = 0; k < part.dims.size(); ++k)
-      domain = isl_set_set_dim_name(domain, isl_dim_set, static_cast<unsigned>(k), part.dims[k].c_str());
-    part.domain = isl::manage(domain);
+    part.domain = isl::manage(with_dim_names(domain, part.dims));
     part.write = {statement.write.tensor, whole.apply_range(statement.write.relation)};
     part.reduction = statement.reduction;
     part.value = import_value(part, statement, whole, statement.value);

@@ -91,8 +91,13 @@ std::vector<RuleOffer> rules_that_relax(const Nest& nest) {
 
 }  // namespace
 
-NestFacts::NestFacts(Nest original_nest, Nest current, std::vector<Composite> found, bool reassociate)
-    : original(std::move(original_nest)), nest(std::move(current)), composites(std::move(found)), reassociation(reassociate) {}
+NestFacts::NestFacts(Nest original_nest, Nest current, std::vector<Composite> found, bool reassociate,
+                     std::shared_ptr<KnownOrders> orders)
+    : original(std::move(original_nest)),
+      nest(std::move(current)),
+      composites(std::move(found)),
+      reassociation(reassociate),
+      known_orders_(orders ? std::move(orders) : std::make_shared<KnownOrders>()) {}
 
 const std::vector<Dependence>& NestFacts::dependences() const {
   if (!dependences_) dependences_ = compute_dependences(nest);
@@ -105,6 +110,17 @@ const std::vector<DependenceGroup>& NestFacts::groups() const {
     with_isl_budget("the dependences of " + nest.op, [&] { groups_ = group_dependences(*this); });
   }
   return *groups_;
+}
+
+const std::string& NestFacts::numbers_of_group(std::size_t index) const {
+  if (const auto found = numbers_.find(index); found != numbers_.end()) return found->second;
+  const DependenceGroup& group = groups().at(index);
+  std::string numbers = std::to_string(known_orders_->number_of(group.relation));
+  if (group.kind == DependenceClass::accumulation) {
+    const Statement& source = nest.statement(group.source);
+    numbers += " " + std::to_string(known_orders_->number_of(source.write.relation.intersect_domain(source.domain)));
+  }
+  return numbers_.emplace(index, numbers).first->second;
 }
 
 const std::vector<RelaxedDependence>& NestFacts::relaxed(std::size_t index) const {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -9,6 +10,7 @@
 #include "poly/nest/composite.h"
 #include "poly/nest/dependences.h"
 #include "poly/nest/nest.h"
+#include "poly/schedule/order/known_orders.h"
 
 namespace nestor {
 
@@ -49,7 +51,9 @@ struct RuleOffer {
 /// A nest after its algebra steps, with everything that depends on it alone. Lazily computed; one thread at a time.
 class NestFacts {
  public:
-  NestFacts(Nest original, Nest nest, std::vector<Composite> composites, bool reassociation);
+  /// `orders`: what is known of the nest that this one comes of, if of any.
+  NestFacts(Nest original, Nest nest, std::vector<Composite> composites, bool reassociation,
+            std::shared_ptr<KnownOrders> orders = nullptr);
 
   const Nest original;
   const Nest nest;
@@ -64,6 +68,9 @@ class NestFacts {
   const std::vector<RuleOffer>& offers() const;
   /// guarded_sizes() of the nest.
   std::int64_t guarded_sizes() const;
+  const std::shared_ptr<KnownOrders>& known_orders() const { return known_orders_; }
+  /// The number in known_orders() of groups()[index].relation, and with accumulations of what the source writes.
+  const std::string& numbers_of_group(std::size_t index) const;
 
  private:
   mutable std::optional<std::vector<Dependence>> dependences_;
@@ -71,6 +78,8 @@ class NestFacts {
   mutable std::map<std::size_t, std::vector<RelaxedDependence>> relaxed_;
   mutable std::optional<std::vector<RuleOffer>> offers_;
   mutable std::optional<std::int64_t> guarded_sizes_;
+  std::shared_ptr<KnownOrders> known_orders_;
+  mutable std::map<std::size_t, std::string> numbers_;
 };
 
 /// The rule that lets parts of a reduction run at the same time.

@@ -7,6 +7,8 @@
 #include <fmt/format.h>
 #include <isl/map.h>
 
+#include <algorithm>
+
 namespace nestor {
 namespace {
 
@@ -115,6 +117,51 @@ bool OrderChecker::same_iteration(const isl::map& relation, const std::string& s
     pairs = both_at_once(pairs, k);
   }
   return true;
+}
+
+std::string OrderChecker::form_text(const std::string& statement) const {
+  const std::vector<std::string> loops = index_.loop_names(statement);
+  std::string text = fmt::format("{}:", loops.size());
+  const LoopForm& form = data_.forms.at(statement);
+  for (const std::vector<LinearForm>* forms : {&form.dims, &form.constraints}) {
+    for (const LinearForm& each : *forms) {
+      for (std::size_t k = 0; k < loops.size(); ++k) {
+        if (const std::int64_t factor = each.coefficient(loops[k]); factor != 0) text += fmt::format("{}l{}+", factor, k);
+      }
+      text += fmt::format("{},", each.constant);
+    }
+    text += ";";
+  }
+  return text;
+}
+
+std::string OrderChecker::question(std::size_t group, const Window& window) const {
+  const DependenceGroup& asked = data_.facts->groups()[group];
+  const TreeIndex::Meeting meeting = index_.meet(asked.source, asked.sink);
+  std::string text =
+      fmt::format("{}|{}|{}|{}|{}|{}|{}|", data_.facts->numbers_of_group(group), static_cast<int>(asked.kind), meeting.shared,
+                  meeting.order > 0, window.first, std::min(window.last, meeting.shared), window.sequence);
+  for (std::size_t depth = 0; depth < meeting.shared; ++depth)
+    text += fmt::format("{},", static_cast<int>(index_.loops(asked.source)[depth]->loop_kind));
+  return text + form_text(asked.source) + "|" + form_text(asked.sink);
+}
+
+bool OrderChecker::breaks(const OrderScope& scope) {
+  const Window window{scope.first_depth, scope.last_depth, scope.sequence};
+  const std::vector<DependenceGroup>& groups = data_.facts->groups();
+  KnownOrders& known = *data_.facts->known_orders();
+  for (std::size_t k = 0; k < groups.size(); ++k) {
+    const DependenceGroup& group = groups[k];
+    if (group.kind == DependenceClass::relaxed || !concerns(scope, group)) continue;
+    const std::string asked = question(k, window);
+    std::optional<bool> breaks = known.answer(asked);
+    if (!breaks) {
+      breaks = check_relation(group.relation, group.source, group.sink, group.kind, window).has_value();
+      known.note(asked, *breaks);
+    }
+    if (*breaks) return true;
+  }
+  return false;
 }
 
 std::optional<Violation> OrderChecker::check(const OrderScope& scope) {

@@ -38,6 +38,8 @@ class OrderChecker {
 
   /// First dependence (composites' relaxed ones apart) that the order breaks within `scope`.
   std::optional<Violation> check(const OrderScope& scope);
+  /// Does it break one? What has been asked about the nest before is remembered.
+  bool breaks(const OrderScope& scope);
 
   /// Which depths of a pair's shared loops to look at.
   struct Window {
@@ -60,6 +62,10 @@ class OrderChecker {
   bool moves_write(const std::string& statement, std::size_t depth);
   std::optional<Violation> broken_part(const isl::map& relation, const std::string& source, const std::string& sink,
                                        DependenceClass kind, const Window& window);
+
+  /// All that check_relation() of a group hangs on, with loops by their places.
+  std::string question(std::size_t group, const Window& window) const;
+  std::string form_text(const std::string& statement) const;
 
   const ScheduleData& data_;
   TreeIndex index_;

@@ -78,16 +78,20 @@ ScheduleData ScheduleEditor::applied(const ScheduleData& before, const Step& ste
 
 void ScheduleEditor::check_order(const ScheduleData& before, bool explain) {
   if (scopes_.empty()) return;
+  const auto refuse = [&] { throw UserError(where() + "breaks a dependence"); };
   OrderChecker checker(data_);
   std::optional<Violation> violation;
   std::set<std::string> touched;
   for (const OrderScope& scope : scopes_) {
-    if (!violation) violation = checker.check(scope);
+    if (!violation && checker.breaks(scope)) {
+      if (!explain) refuse();
+      violation = checker.check(scope);
+    }
     for (const auto& [statement, part] : scope.part) touched.insert(statement);
   }
   if (!violation) violation = judge_composites(checker, touched, data_.active);
   if (!violation) return;
-  if (!explain) throw UserError(where() + "breaks a dependence");
+  if (!explain) refuse();
   OrderConflict conflict = conflict_of(checker, *violation);
   const Dependence& dependence = data_.facts->dependences()[violation->dependence];
   const std::string message = explain_violation(before, step_, *violation, conflict, dependence);

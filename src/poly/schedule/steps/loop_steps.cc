@@ -70,7 +70,7 @@ void ScheduleEditor::apply_rule() {
     user_error("{}the rule leaves a nest that is not well formed, which is a bug of Nestor: {}", where(), why);
   std::vector<std::shared_ptr<const Step>> steps = std::move(data_.steps);
   data_ = original_order_of(std::make_shared<const NestFacts>(facts.original, std::move(result.nest), std::move(composites),
-                                                              facts.reassociation || result.reassociation));
+                                                              facts.reassociation || result.reassociation, facts.known_orders()));
   data_.steps = std::move(steps);
 }
 

@@ -108,12 +108,15 @@ std::optional<TensorAxes> axes_of_sums(const Nest& nest, const NestStructure& st
       const Statement& statement = nest.statement(name);
       const auto product = unscaled_contraction_of(statement);
       const auto is_summed = [&](const Access& read) { return summed.contains(read.tensor); };
-      if (std::any_of(statement.reads.begin(), statement.reads.end(), is_summed)) {
+      const bool reads_sums = std::any_of(statement.reads.begin(), statement.reads.end(), is_summed);
+      if (reads_sums) {
         ++stream;
         summed.clear();
       }
-      // The sum of a row times another one is left to the threads that hold the row.
-      if (!product || (!multiplies_matrices(statement) && (group.tile_is_part || (common && common->whole_rows)))) continue;
+      // The sum of a row times another one is left to the threads that hold the row, and so is one of chunks that have a scale each.
+      const bool of_chunks = reads_sums && common && common->chunk_axis >= 0;
+      if (!product || (!multiplies_matrices(statement) && (group.tile_is_part || of_chunks || (common && common->whole_rows))))
+        continue;
       summed.insert(statement.write.tensor);
       const auto axes = axes_of_sum(nest, structure, loop_group, statement, group, packs);
       if (!axes) return std::nullopt;

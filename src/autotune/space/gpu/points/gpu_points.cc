@@ -6,7 +6,7 @@
 #include "autotune/space/gpu/points/tensor_core_points.h"
 #include "autotune/space/gpu/scattered_sums.h"
 #include "autotune/space/gpu/short_rows.h"
-#include "autotune/space/gpu/tensor_fusion.h"
+#include "autotune/space/gpu/tensor_rules.h"
 #include "autotune/space/gpu/tensor_steps.h"
 #include "autotune/space/gpu/transposed_rows.h"
 #include "autotune/space/group_choice.h"
@@ -509,6 +509,12 @@ std::vector<NamedValues> likely_gpu_values(const GpuPointSource& source) {
   add_product_values(source, rows, points);
   if (rows.rules != simple.rules && !multiplies(source.variants.nest(source.variants.at(simple)))) {
     for (const ColumnSums kind : {ColumnSums::heaviest, ColumnSums::lighter}) add_column_values(source, rows.rules, kind, points);
+    // Values that a later kernel computes again need not go through memory.
+    if (recomputes) {
+      RuleChoice computed = rows;
+      computed.rules.insert(kRecomputingRule);
+      add_row_values(source, computed, points);
+    }
     add_row_values(source, rows, points);
   }
   add_scattered(source, simple, points);

@@ -124,8 +124,38 @@ std::string text_of(const std::vector<std::vector<IntExpr>>& pieces) {
   return text;
 }
 
-/// The smallest value of a distance over the op's tile: >= 0 where it is everywhere. Nothing where it is not linear.
+/// A number that is at most factor * expr, without quotients where the factor is a multiple of what they divide by: d floor(a / d) lies between
+/// a - d + 1 and a.
+IntExpr without_quotients(const IntExpr& expr, std::int64_t factor) {
+  const auto of = [&](std::size_t k, std::int64_t times) { return without_quotients(expr.args()[k], times); };
+  switch (expr.op()) {
+    case IntOp::add:
+      return of(0, factor) + of(1, factor);
+    case IntOp::sub:
+      return of(0, factor) + of(1, -factor);
+    case IntOp::mul:
+      for (const std::size_t k : {0, 1}) {
+        if (const auto constant = expr.args()[k].as_constant()) return of(1 - k, factor * *constant);
+      }
+      break;
+    case IntOp::floor_div: {
+      const auto divisor = expr.args()[1].as_constant();
+      if (!divisor || factor % *divisor != 0) break;
+      const std::int64_t times = factor / *divisor;
+      return of(0, times) - IntExpr(times > 0 ? times * (*divisor - 1) : 0);
+    }
+    default:
+      break;
+  }
+  return IntExpr(factor) * expr;
+}
+
+/// The smallest value of a distance over the op's tile: >= 0 where it is everywhere. Less where the distance has quotients. Nothing where it is not
+/// linear.
 std::optional<IntExpr> least_distance(const TensorPlan& plan, const TensorOp& op, IntExpr distance) {
+  const std::vector<std::string> places{kRow, kColumn, kPack};
+  if (std::any_of(places.begin(), places.end(), [&](const std::string& place) { return !distance.coefficient(place); }))
+    distance = without_quotients(distance, 1);
   const int column = op.kind == TensorOp::Kind::product ? op.form.k : op.column;
   const std::int64_t columns = op.kind == TensorOp::Kind::product
                                    ? op.k

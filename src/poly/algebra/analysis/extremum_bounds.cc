@@ -1,8 +1,8 @@
-// Bounds of sums of exponentials relative to their own extremum.
+// Bounds of what is relative to an extremum of its own.
 //
 // A term is exp(c (a - m)) with c > 0 and a <= m, so that it is at most 1; the point that made m has the term exp(0) = 1. Products that are
 // rounded before they are subtracted, and 16-bit terms, stay within a factor of 2 of that.
-#include "poly/algebra/analysis/exponential_sum.h"
+#include "poly/algebra/analysis/extremum_bounds.h"
 
 #include <isl/map.h>
 
@@ -188,6 +188,124 @@ std::optional<ValueRange> exponential_term(const Nest& nest, const std::string& 
     const auto plan = lead->reduction ? analyse_online(nest, lead->name) : std::nullopt;
     if (plan && plan->lead_elements.contains(definition->name))
       return ValueRange{0, kRounding * kMostHeld, false, false, true, false};
+  }
+  return std::nullopt;
+}
+
+namespace {
+
+/// Values as multiples of the largest magnitude that an element is among: M, at least that of the element.
+class MultipleOfLargest {
+ public:
+  MultipleOfLargest(const Nest& nest, const Statement& statement, const Access& element)
+      : nest_(nest), element_(element), elements_(element.relation.intersect_domain(domain_in(nest, statement))) {}
+
+  /// The value is at least so many times M; nothing: it is not known to be. `place`: { Statement -> where the value stands }.
+  std::optional<double> least(const Statement& at, const isl::map& place, const ScalarExpr& value) {
+    return multiple(at, place, value, false);
+  }
+  /// The value is not negative, and at most so much by M.
+  std::optional<double> most_inverse(const Statement& at, const isl::map& place, const ScalarExpr& value) {
+    return multiple(at, place, value, true);
+  }
+  /// Is M, or what stands in its place, no number so small that it loses digits?
+  bool is_normal() const { return floored_ || nest_.tensor(element_.tensor).type == ElementType::f16; }
+
+ private:
+  static constexpr double kLeastFloor = 0x1p-60, kLeastFactor = 0x1p-20, kMostFactor = 0x1p20;
+  static constexpr int kMostDefinitions = 8;
+
+  static std::optional<double> factor_of(const ScalarExpr& value) {
+    if (value.op() != ScalarOp::constant || value.number() < kLeastFactor || value.number() > kMostFactor) return std::nullopt;
+    return value.number();
+  }
+
+  /// No step of the computation is so large or small that it overflows or loses digits.
+  std::optional<double> multiple(const Statement& at, const isl::map& place, const ScalarExpr& value, bool inverse) {
+    const auto found = multiple_by_parts(at, place, value, inverse);
+    return found && *found >= kLeastFactor && *found <= kMostFactor ? found : std::nullopt;
+  }
+
+  std::optional<double> multiple_by_parts(const Statement& at, const isl::map& place, const ScalarExpr& value, bool inverse) {
+    const auto of = [&](std::size_t k) { return multiple(at, place, value.args()[k], inverse); };
+    switch (value.op()) {
+      case ScalarOp::read:
+        return of_element(at, place, at.reads.at(static_cast<std::size_t>(value.ordinal())), inverse);
+      case ScalarOp::mul:
+        for (const std::size_t k : {0, 1}) {
+          const auto factor = factor_of(value.args()[k]);
+          const auto found = factor ? of(1 - k) : std::nullopt;
+          if (found) return *factor * *found;
+        }
+        return std::nullopt;
+      case ScalarOp::div: {
+        const auto by = factor_of(value.args()[1]);
+        if (const auto found = by ? of(0) : std::nullopt) return *found / *by;
+        const auto number = inverse ? factor_of(value.args()[0]) : std::nullopt;
+        const auto found = number ? multiple(at, place, value.args()[1], false) : std::nullopt;
+        return found ? std::optional(*number / *found) : std::nullopt;
+      }
+      case ScalarOp::max:
+        for (const std::size_t k : {0, 1}) {
+          const ScalarExpr& other = value.args()[1 - k];
+          if (inverse || other.op() != ScalarOp::constant) continue;
+          const auto found = of(k);
+          if (!found) continue;
+          floored_ = floored_ || other.number() >= kLeastFloor;
+          return found;
+        }
+        return std::nullopt;
+      default:
+        return std::nullopt;
+    }
+  }
+
+  std::optional<double> of_element(const Statement& at, const isl::map& place, const Access& read, bool inverse) {
+    if (nest_.tensor(read.tensor).type != ElementType::f32) return std::nullopt;
+    const isl::map written = place.apply_range(read.relation.intersect_domain(at.domain));
+    if (const Statement* definition = sole_definition(nest_, read.tensor)) {
+      if (++definitions_ > kMostDefinitions) return std::nullopt;  // what is made of itself has no end
+      return multiple(*definition, written.apply_range(definition->write.relation.intersect_domain(definition->domain).reverse()),
+                      definition->value, inverse);
+    }
+    if (inverse) return std::nullopt;
+    for (const Statement* update : writers_of(nest_, read.tensor)) {
+      if (update->reduction != ReductionOp::max || update->value.op() != ScalarOp::abs) continue;
+      const ScalarExpr term = strip_exact_casts(update->value.args()[0]);
+      if (term.op() != ScalarOp::read || !is_read_when_complete(nest_, *update)) continue;
+      const Access& found = update->reads.at(static_cast<std::size_t>(term.ordinal()));
+      if (found.tensor != element_.tensor) continue;
+      const isl::map terms = written.apply_range(update->write.relation.intersect_domain(domain_in(nest_, *update)).reverse())
+                                 .apply_range(found.relation);
+      if (elements_.is_subset(terms)) return 1;
+    }
+    return std::nullopt;
+  }
+
+  const Nest& nest_;
+  const Access element_;
+  const isl::map elements_;  ///< { Statement -> element }
+  bool floored_ = false;
+  int definitions_ = 0;  ///< that were looked at
+};
+
+}  // namespace
+
+std::optional<ValueRange> extremum_quotient(const Nest& nest, const Statement& statement, const ScalarExpr& value) {
+  if (value.op() != ScalarOp::div && value.op() != ScalarOp::mul) return std::nullopt;
+  constexpr double kRoundings = 1 + 0x1p-20;
+  for (const std::size_t place : {std::size_t{0}, std::size_t{1}}) {
+    const ScalarExpr element = strip_exact_casts(value.args()[place]), &other = value.args()[1 - place];
+    const bool quotient = value.op() == ScalarOp::div;
+    if (element.op() != ScalarOp::read || (quotient && place == 1)) continue;
+    const Access& read = statement.reads.at(static_cast<std::size_t>(element.ordinal()));
+    if (nest.tensor(read.tensor).role != TensorRole::input && sole_definition(nest, read.tensor) == nullptr) continue;
+    MultipleOfLargest largest(nest, statement, read);
+    const isl::map here = isl::manage(isl_set_identity(statement.domain.copy()));
+    const auto found = quotient ? largest.least(statement, here, other) : largest.most_inverse(statement, here, other);
+    if (!found || !largest.is_normal()) continue;
+    const double most = kRoundings * (quotient ? 1 / *found : *found);
+    return ValueRange{-most, most, false, false, true, false};
   }
   return std::nullopt;
 }

@@ -1,4 +1,4 @@
-// Bounds of sums of exponentials relative to their own extremum: what a softmax divides by.
+// Bounds of what is relative to an extremum of its own: sums of exponentials, which a softmax divides by, and what is scaled to integers.
 #pragma once
 
 #include <optional>
@@ -24,6 +24,11 @@ std::optional<ValueRange> exponential_quotient(const Nest& nest, const Statement
 /// The range of the elements of a temporary that are exp(c (a_j - m)), relative to the extremum m of all a_j: at most 1, with room for rounding
 /// and for a reference that stays behind m. nullopt for other temporaries.
 std::optional<ValueRange> exponential_term(const Nest& nest, const std::string& tensor);
+
+/// The range of x / y, or x z, where y is a positive multiple of the largest |x_j|, which has x among its x_j, or of the larger of that and a
+/// number; and z is a number by such a y. What is scaled to integers of 8 bits has at most 127, with room for rounding. Elements of f16, or
+/// that number, keep y from being denormal. nullopt for other values.
+std::optional<ValueRange> extremum_quotient(const Nest& nest, const Statement& statement, const ScalarExpr& value);
 
 /// { element of the follower's result } whose points include all that its leading value has taken, `lead_elements` and `lead_instances` as in
 /// OnlinePlan. True when that is so for every element.
