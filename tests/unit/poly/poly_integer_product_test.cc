@@ -103,6 +103,27 @@ TEST(IntegerProduct, LongSumsOfKnownFactorsAreCutIntoChunks) {
   EXPECT_EQ(matches(integer_products_of(clamped(whole(0)), clamped(whole(1)), "524289")), 0U) << "more than 4096 chunks";
 }
 
+TEST(IntegerProduct, RangesOfFloatsAreThoseOfWhatIsRounded) {
+  const auto is_known = [](const ScalarExpr& level) {
+    const Nest nest =
+        rule("integer_product")
+            .apply(integer_products_of(ScalarExpr::cast(ElementType::i32, level), four_bits(whole(1)), "64"), {"dot"})
+            .nest;
+    return statement_names(nest).size() == 5;
+  };
+  const ScalarExpr x = ScalarExpr::cast(ElementType::f32, whole(0));
+  const auto clamped_to = [&](double low, double high) {
+    return ScalarExpr::make(ScalarOp::max, {ScalarExpr::make(ScalarOp::min, {x, number(high)}), number(low)});
+  };
+  EXPECT_TRUE(is_known(clamped_to(-128, 127)));
+  EXPECT_TRUE(is_known(clamped_to(0, 255.5)));
+  EXPECT_FALSE(is_known(clamped_to(0, 1) + number(255.9999847))) << "f32 rounds it to 257";
+  EXPECT_FALSE(is_known(ScalarExpr::cast(ElementType::f16, clamped_to(0, 256.99)))) << "f16 rounds it to 257";
+  const ScalarExpr vanishes = ScalarExpr::make(ScalarOp::exp, {clamped_to(-200, 0)});
+  EXPECT_FALSE(is_known(ScalarExpr::make(ScalarOp::log, {vanishes}))) << "of 0";
+  EXPECT_TRUE(is_known(ScalarExpr::make(ScalarOp::log, {ScalarExpr::make(ScalarOp::exp, {clamped_to(-20, 0)})})));
+}
+
 TEST(IntegerProduct, RowsByTheirLargestMagnitudeAreKnown) {
   const auto first_value = [](const Nest& nest) {
     return value_text(rule("integer_product").apply(nest, {"total"}).nest, "total_left");

@@ -10,6 +10,8 @@
 #include <cmath>
 #include <set>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "poly/algebra/analysis/online_plan.h"
 #include "poly/algebra/values/few_terms.h"
@@ -289,13 +291,28 @@ class MultipleOfLargest {
   int definitions_ = 0;  ///< that were looked at
 };
 
+/// A read, and what it is multiplied by: of f16, so that the product does not overflow.
+std::pair<ScalarExpr, double> element_and_scale(const Nest& nest, const Statement& statement, const ScalarExpr& value) {
+  constexpr double kMostScale = 0x1p20;
+  const ScalarExpr plain = strip_exact_casts(value);
+  for (const std::size_t k : plain.op() == ScalarOp::mul ? std::vector<std::size_t>{0, 1} : std::vector<std::size_t>{}) {
+    const ScalarExpr factor = plain.args()[k], element = strip_exact_casts(plain.args()[1 - k]);
+    const bool scales = factor.op() == ScalarOp::constant && factor.number() >= 1 && factor.number() <= kMostScale;
+    if (scales && element.op() == ScalarOp::read &&
+        nest.tensor(statement.reads.at(static_cast<std::size_t>(element.ordinal())).tensor).type == ElementType::f16)
+      return {element, factor.number()};
+  }
+  return {plain, 1.0};
+}
+
 }  // namespace
 
 std::optional<ValueRange> extremum_quotient(const Nest& nest, const Statement& statement, const ScalarExpr& value) {
   if (value.op() != ScalarOp::div && value.op() != ScalarOp::mul) return std::nullopt;
   constexpr double kRoundings = 1 + 0x1p-20;
   for (const std::size_t place : {std::size_t{0}, std::size_t{1}}) {
-    const ScalarExpr element = strip_exact_casts(value.args()[place]), &other = value.args()[1 - place];
+    const auto [element, scale] = element_and_scale(nest, statement, value.args()[place]);
+    const ScalarExpr& other = value.args()[1 - place];
     const bool quotient = value.op() == ScalarOp::div;
     if (element.op() != ScalarOp::read || (quotient && place == 1)) continue;
     const Access& read = statement.reads.at(static_cast<std::size_t>(element.ordinal()));
@@ -304,7 +321,7 @@ std::optional<ValueRange> extremum_quotient(const Nest& nest, const Statement& s
     const isl::map here = isl::manage(isl_set_identity(statement.domain.copy()));
     const auto found = quotient ? largest.least(statement, here, other) : largest.most_inverse(statement, here, other);
     if (!found || !largest.is_normal()) continue;
-    const double most = kRoundings * (quotient ? 1 / *found : *found);
+    const double most = kRoundings * scale * (quotient ? 1 / *found : *found);
     return ValueRange{-most, most, false, false, true, false};
   }
   return std::nullopt;

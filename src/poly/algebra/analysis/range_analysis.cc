@@ -12,6 +12,7 @@
 #include "poly/algebra/analysis/extremum_bounds.h"
 #include "poly/algebra/values/few_terms.h"
 #include "poly/algebra/values/nest_edit.h"
+#include "support/element_codec.h"
 
 namespace nestor {
 namespace {
@@ -19,6 +20,7 @@ namespace {
 constexpr double kLowestInteger = -2147483648.0, kHighestInteger = 2147483647.0;
 /// Values that a reduction takes of each of its dims, at most.
 constexpr double kMostPoints = 0x1p31;
+constexpr double kLeastNormal = 0x1p-126;  ///< of f32 and bf16
 
 /// Finite values alone.
 ValueRange between(double low, double high) { return {low, high, false, false, false, false}; }
@@ -132,6 +134,13 @@ class Arithmetic {
     }
     range.low = std::clamp(range.low, -largest, largest);
     range.high = std::clamp(range.high, -largest, largest);
+    return with_underflow(range, kLeastNormal);
+  }
+
+  /// What is smaller than normal numbers may vanish.
+  static ValueRange with_underflow(ValueRange range, double least) {
+    if (range.low > 0 && range.low < least) range.low = 0;
+    if (range.high < 0 && range.high > -least) range.high = 0;
     return range;
   }
 
@@ -184,10 +193,14 @@ class Arithmetic {
     return with_overflow(range);
   }
 
-  /// Infinities become the ends of the type, NaN becomes 0.
+  /// Infinities become the ends of the type, NaN becomes 0. What is computed in f32 may lie beyond its bounds by rounding, and by as much as
+  /// functions are off.
   static ValueRange as_integer(const ValueRange& x) {
+    constexpr double kRounding = 0x1p-10;
     const auto whole = [](double value) { return std::clamp(std::trunc(value), kLowestInteger, kHighestInteger); };
-    ValueRange range = is_empty(x) ? between(kHighestInteger, kLowestInteger) : between(whole(x.low), whole(x.high));
+    ValueRange range = is_empty(x)
+                           ? between(kHighestInteger, kLowestInteger)
+                           : between(whole(x.low - kRounding * std::fabs(x.low)), whole(x.high + kRounding * std::fabs(x.high)));
     const auto include = [&](bool is_made, double value) {
       if (is_made) range = between(std::min(range.low, value), std::max(range.high, value));
     };
@@ -205,8 +218,22 @@ class Arithmetic {
       case ElementType::boolean:
         return between(0, 1);
       default:
-        return with_overflow(x, largest_of(type));
+        return is_half(type) ? in_half(type, x) : with_overflow(x);
     }
+  }
+
+  /// Rounding keeps the order of numbers.
+  ValueRange in_half(ElementType type, const ValueRange& x) const {
+    constexpr double kLeastOfF16 = 0x1p-14;
+    const double largest = largest_of(type);
+    const auto rounded = [&](double value) { return std::fabs(value) <= largest ? round_to(type, value) : value; };
+    ValueRange range = x;
+    if (!is_empty(x)) {
+      range.low = rounded(x.low);
+      range.high = rounded(x.high);
+    }
+    range = with_overflow(range, largest);
+    return is_empty(range) || type != ElementType::f16 ? range : with_underflow(range, kLeastOfF16);
   }
 
   Specials specials_;

@@ -1,13 +1,18 @@
 // Walks a tile tree with what is around each op.
 #include "codegen/gpu/mma/plan/op_places.h"
 
+#include <algorithm>
+
 namespace nestor::nvptx {
 namespace {
 
 void find_places(const TileTree& tree, const OpPlace& around, int& loops, std::vector<OpPlace>& places) {
   if (tree->kind == TileNode::Kind::op) places.push_back(around);
   OpPlace inner = around;
-  if (tree->kind == TileNode::Kind::loop) inner = {loops++, tree->var, tree->lower, tree->upper, {}};
+  if (tree->kind == TileNode::Kind::loop) {
+    inner = {loops++, around.loops, tree->var, tree->lower, tree->upper, {}};
+    inner.loops.push_back(inner.loop);
+  }
   if (tree->kind == TileNode::Kind::condition)
     inner.condition = inner.condition.defined() ? inner.condition && tree->condition : tree->condition;
   for (const TileTree& child : tree->children) find_places(child, inner, loops, places);
@@ -20,6 +25,10 @@ std::vector<OpPlace> places_of_ops(const TileTree& body) {
   int loops = 0;
   find_places(body, {}, loops, places);
   return places;
+}
+
+bool is_around(const OpPlace& place, const OpPlace& other) {
+  return place.loops.size() <= other.loops.size() && std::equal(place.loops.begin(), place.loops.end(), other.loops.begin());
 }
 
 }  // namespace nestor::nvptx

@@ -1,4 +1,5 @@
 // Where the ops of a tensor plan have points, and which value stands elsewhere: chosen so that sums and products need no test.
+#include "codegen/gpu/mma/plan/op_places.h"
 #include "codegen/gpu/mma/plan/plan_passes.h"
 #include "codegen/tile/analysis/affine.h"
 #include "codegen/tile/analysis/conditions.h"
@@ -170,7 +171,7 @@ bool contains_all(const std::vector<IntExpr>& all, const std::vector<IntExpr>& w
 /// Chooses values outside of masks.
 class Outside {
  public:
-  explicit Outside(TensorPlan& plan) : plan_(plan) {}
+  explicit Outside(TensorPlan& plan) : plan_(plan), places_(places_of_ops(plan.kernel->body)) {}
 
   void run() {
     for (std::size_t k = 0; k < plan_.ops.size(); ++k) plan_.ops[k].keeps = keeps_points(k);
@@ -192,7 +193,7 @@ class Outside {
     return nullptr;
   }
 
-  /// Does map `k` leave out points that ops before it have written?
+  /// Does map `k` leave out points that ops before it have written, in the loops around it?
   bool keeps_points(std::size_t k) const {
     const TensorOp& op = plan_.ops[k];
     const auto reads = [&](const TileAccess& read) { return read.buffer == op.op.write.buffer; };
@@ -201,9 +202,13 @@ class Outside {
     // In place: factors of other points are 1, so that they stay anyway, but what is added to them has no value there.
     if (std::any_of(op.op.reads.begin(), op.op.reads.end(), reads))
       return op.op.value.op() == ScalarOp::add && is_tile(op.op.write.buffer);
-    return std::any_of(plan_.ops.begin(), plan_.ops.begin() + static_cast<std::ptrdiff_t>(k), [&](const TensorOp& before) {
-      return before.op.write.buffer == op.op.write.buffer && !contains_all(before.mask, op.mask, box_of(plan_, op));
-    });
+    for (std::size_t j = 0; j < k; ++j) {
+      const TensorOp& before = plan_.ops[j];
+      if (before.op.write.buffer == op.op.write.buffer && is_around(places_.at(j), places_.at(k)) &&
+          !contains_all(before.mask, op.mask, box_of(plan_, op)))
+        return true;
+    }
+    return false;
   }
 
   /// What op `k` reads where `mask` fails.
@@ -304,6 +309,7 @@ class Outside {
   }
 
   TensorPlan& plan_;
+  const std::vector<OpPlace> places_;
 };
 
 }  // namespace
