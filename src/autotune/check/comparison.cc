@@ -12,20 +12,26 @@ namespace {
 
 constexpr double kInfinite = std::numeric_limits<double>::infinity();
 
-/// The numbers that pass for every element so far.
-struct CommonResults {
-  ResultRange range{-kInfinite, kInfinite};
-  bool numbers = true;  ///< no element is NaN
+/// The compared elements of one output, in one case.
+struct OutputSamples {
+  std::int64_t elements = 0;
+  std::int64_t promised = 0;                 ///< their bounds are finite
+  std::int64_t no_numbers = 0;               ///< infinite, NaN, or anything
+  ResultRange range{-kInfinite, kInfinite};  ///< numbers between pass for all of them
+  bool has_nan = false;
 
-  void narrow(ElementType type, const OracleSample& sample) {
+  void take(ElementType type, const OracleSample& sample) {
+    ++elements;
+    if (sample.bound == kInfinite || !std::isfinite(sample.value)) ++no_numbers;
     if (sample.bound == kInfinite) return;
-    numbers = numbers && !std::isnan(sample.value);
+    ++promised;
+    has_nan = has_nan || std::isnan(sample.value);
     const ResultRange allowed = allowed_results(type, sample);
     range = {std::max(range.lowest, allowed.lowest), std::min(range.highest, allowed.highest)};
   }
-  bool some() const { return numbers && range.lowest <= range.highest; }
+  bool may_be_constant() const { return !has_nan && range.lowest <= range.highest; }
   /// 0, 1 or -1 where one of them passes, else some number that does.
-  double simplest() const {
+  double constant() const {
     for (const double number : {0.0, 1.0, -1.0}) {
       if (range.lowest <= number && number <= range.highest) return number;
     }
@@ -34,6 +40,20 @@ struct CommonResults {
   }
 };
 
+std::map<std::string, OutputSamples> by_output(const std::vector<OracleSample>& samples, const Nest& nest) {
+  std::map<std::string, OutputSamples> outputs;
+  OutputSamples* of = nullptr;
+  const Tensor* tensor = nullptr;
+  for (const OracleSample& sample : samples) {  // those of an output stand together
+    if (!tensor || tensor->name != sample.tensor) {
+      tensor = &nest.tensor(sample.tensor);
+      of = &outputs[sample.tensor];
+    }
+    of->take(tensor->type, sample);
+  }
+  return outputs;
+}
+
 void add(OutputComparison& to, const OutputComparison& other) {
   to.elements += other.elements;
   to.promised += other.promised;
@@ -41,20 +61,14 @@ void add(OutputComparison& to, const OutputComparison& other) {
 }
 
 /// Outputs most of whose results may be anything, or are no numbers.
-std::string numbers_note(const std::vector<OracleSample>& samples) {
-  std::map<std::string, std::pair<std::size_t, std::size_t>> found;  // no numbers, all
-  for (const OracleSample& sample : samples) {
-    auto& [none, all] = found[sample.tensor];
-    ++all;
-    if (!std::isfinite(sample.value) || sample.bound == kInfinite) ++none;
-  }
-  for (const auto& [tensor, counts] : found) {
-    if (2 * counts.first <= counts.second) continue;
+std::string numbers_note(const std::map<std::string, OutputSamples>& outputs) {
+  for (const auto& [tensor, of] : outputs) {
+    if (2 * of.no_numbers <= of.elements) continue;
     return fmt::format(
         "{} of {} compared elements of {} at the tuned sizes are infinite, NaN or may overflow with random inputs, which tells "
         "little; data of "
         "other kinds are compared at small sizes",
-        counts.first, counts.second, tensor);
+        of.no_numbers, of.elements, tensor);
   }
   return "";
 }
@@ -79,31 +93,15 @@ std::string amplification_note(const std::vector<OracleSample>& samples, const N
       count, samples.size());
 }
 
-std::map<std::string, CommonResults> common_results(const std::vector<OracleSample>& samples, const Nest& nest) {
-  std::map<std::string, CommonResults> common;
-  CommonResults* of = nullptr;
-  const Tensor* tensor = nullptr;
-  for (const OracleSample& sample : samples) {  // those of an output stand together
-    if (!tensor || tensor->name != sample.tensor) {
-      tensor = &nest.tensor(sample.tensor);
-      of = &common[sample.tensor];
-    }
-    of->narrow(tensor->type, sample);
-  }
-  return common;
-}
-
 /// Outputs that a kernel gets right which writes one number everywhere. One element is always such a number.
-std::string constant_note(const std::vector<OracleSample>& samples, const Comparison& in_full, const Nest& nest) {
-  const Comparison tuned = compared_outputs(samples, nest);
-  for (const auto& [tensor, common] : common_results(samples, nest)) {
-    const std::int64_t elements = tuned.at(tensor).elements;
-    if (elements < 2 || !common.some()) continue;
+std::string constant_note(const std::map<std::string, OutputSamples>& outputs, const Comparison& in_full) {
+  for (const auto& [tensor, of] : outputs) {
+    if (of.elements < 2 || !of.may_be_constant()) continue;
     const auto full = in_full.find(tensor);
     const bool told = full != in_full.end() && full->second.differs;
     return fmt::format(
-        "all {} compared elements of {} at the tuned sizes are {:.4g}, as far as rounding tells: {}", elements, tensor,
-        common.simplest(),
+        "all {} compared elements of {} at the tuned sizes are {:.4g}, as far as rounding tells: {}", of.elements, tensor,
+        of.constant(),
         told ? "what tells is the check at small sizes" : "a kernel that writes this everywhere passes, at small sizes as well");
   }
   return "";
@@ -113,17 +111,8 @@ std::string constant_note(const std::vector<OracleSample>& samples, const Compar
 
 Comparison compared_outputs(const std::vector<OracleSample>& samples, const Nest& nest) {
   Comparison comparison;
-  OutputComparison* of = nullptr;
-  const std::string* tensor = nullptr;
-  for (const OracleSample& sample : samples) {
-    if (!tensor || *tensor != sample.tensor) {
-      tensor = &sample.tensor;
-      of = &comparison[sample.tensor];
-    }
-    ++of->elements;
-    of->promised += sample.bound != kInfinite ? 1 : 0;
-  }
-  for (const auto& [name, common] : common_results(samples, nest)) comparison.at(name).differs = !common.some();
+  for (const auto& [tensor, of] : by_output(samples, nest))
+    comparison[tensor] = {of.elements, of.promised, !of.may_be_constant()};
   return comparison;
 }
 
@@ -139,8 +128,10 @@ OutputComparison in_total(const Comparison& comparison) {
 
 std::string comparison_note(const std::vector<OracleSample>& samples, const Comparison& in_full, const Nest& nest) {
   std::string note = amplification_note(samples, nest);
-  if (note.empty()) note = numbers_note(samples);
-  return note.empty() ? constant_note(samples, in_full, nest) : note;
+  if (!note.empty()) return note;
+  const std::map<std::string, OutputSamples> outputs = by_output(samples, nest);
+  note = numbers_note(outputs);
+  return note.empty() ? constant_note(outputs, in_full) : note;
 }
 
 }  // namespace nestor

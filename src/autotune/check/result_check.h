@@ -34,7 +34,6 @@ struct CheckReport {
   bool lost_infinity = false;  ///< what was wrong is NaN in place of infinities, and nothing else
   Comparison compared;         ///< in all cases
   std::vector<CheckCase> cases;
-  std::string note;  ///< what the comparison at the tuned sizes cannot tell (comparison_note()); "": nothing
   /// "12,345 elements (of 12 nothing is promised) at 9 sizes (keys 1..193, queries 1..129), 12 data sets; worst error 0.31 of what is allowed"
   std::string str() const;
 };

@@ -5,21 +5,18 @@
 #include "autotune/oracle/oracle.h"
 #include "autotune/trial/trial.h"
 
-#include <string>
-
 namespace nestor {
 
 /// A timed candidate that the fastest one leaves behind by more than the noise of measuring becomes `slow`: it is not served, and
 /// not compared in full.
 void note_loser(const TrialJob& job, TrialOutcome& outcome);
 
-/// Takes what a check in full found into the outcome: `wrong` with the reason, or its worst error. `seconds`: what it took.
-void note_check(const CheckReport& check, double seconds, TrialOutcome& outcome);
-
-/// What the comparison with `samples` at the tuned sizes cannot tell; "": nothing. `check`: the one in full.
-std::string note_on_comparison(const AffordableSamples& samples, const CheckReport& check, const Nest& definition);
-
 /// A candidate with an output of which nothing could be compared, neither at the tuned sizes nor in full, is infeasible.
 void refuse_unchecked(const CheckReport& check, const AffordableSamples& samples, const Nest& definition, TrialOutcome& outcome);
+
+/// Takes what a check in full found into the outcome: `wrong` with the reason, or its worst error; and what it cannot tell, or refuse_unchecked().
+/// `samples`: what was compared at the tuned sizes. `seconds`: what the check took.
+void take_check(const CheckReport& check, const AffordableSamples& samples, const Nest& definition, double seconds,
+                TrialOutcome& outcome);
 
 }  // namespace nestor

@@ -163,9 +163,7 @@ void GpuRunner::check_in_full(const CompiledTrial& compiled, Loaded& loaded, Tri
   const CheckSizes sizes = check_sizes(kernel, problem_->definition, problem_->sizes);
   CheckReport report = check_.run(sizes, [&](const Sizes& at, HostTensors& tensors) { return run_case(loaded, at, tensors); });
   if (report.wrong.empty()) report.wrong = compare_with_peer(loaded);
-  report.note = note_on_comparison(problem_->data->samples(0), report, problem_->definition);
-  note_check(report, milliseconds_since(start) / 1000, outcome);
-  refuse_unchecked(report, problem_->data->samples(0), problem_->definition, outcome);
+  take_check(report, problem_->data->samples(0), problem_->definition, milliseconds_since(start) / 1000, outcome);
 }
 
 std::string GpuRunner::compare_with_peer(Loaded& loaded) {

@@ -119,9 +119,7 @@ void HostRunner::check_in_full(const CompiledTrial& compiled, TrialOutcome& outc
     report.wrong = fetch_outputs();
     if (report.wrong.empty()) report.wrong = peers_.compare(problem_->outputs);
   }
-  report.note = note_on_comparison(problem_->samples, report, problem_->definition);
-  note_check(report, milliseconds_since(start) / 1000, outcome);
-  refuse_unchecked(report, problem_->samples, problem_->definition, outcome);
+  take_check(report, problem_->samples, problem_->definition, milliseconds_since(start) / 1000, outcome);
 }
 
 void HostRunner::time(const TrialJob& job, double first_ms, TrialOutcome& outcome) {

@@ -12,7 +12,6 @@
 #include <isl/set.h>
 
 #include <algorithm>
-#include <functional>
 #include <limits>
 #include <map>
 #include <set>
@@ -255,21 +254,21 @@ std::optional<Interval> uncut(const StatementPlan& statement, unsigned dim, cons
   return Interval{IntExpr(low), IntExpr(high + 1), cut.max_extent, written.intersect_domain(values.domain()), written};
 }
 
-/// Is a condition of the set on a division of a number that hangs on the dim?
-bool divides_dim(const isl::set& set, unsigned dim) {
+/// Is a condition of the set on a division of a number that hangs on one of these dims?
+bool divides_some(const isl::set& set, const std::vector<unsigned>& dims) {
   struct Search {
-    unsigned dim;
+    const std::vector<unsigned>& dims;
     bool found = false;
-  } search{dim};
+  } search{dims};
   const isl::set explicit_divisions = isl::manage(isl_set_compute_divs(set.copy()));
   isl_set_foreach_basic_set(
       explicit_divisions.get(),
       [](isl_basic_set* part, void* user) {
         auto* search = static_cast<Search*>(user);
         for (int k = 0; k < isl_basic_set_dim(part, isl_dim_div); ++k) {
-          isl_aff* division = isl_basic_set_get_div(part, k);
-          search->found = search->found || isl_aff_involves_dims(division, isl_dim_in, search->dim, 1) == isl_bool_true;
-          isl_aff_free(division);
+          const isl::aff division = isl::manage(isl_basic_set_get_div(part, k));
+          for (const unsigned dim : search->dims)
+            search->found = search->found || isl_aff_involves_dims(division.get(), isl_dim_in, dim, 1) == isl_bool_true;
         }
         isl_basic_set_free(part);
         return isl_stat_ok;
@@ -302,23 +301,20 @@ isl::map within_inputs(const ProgramPlan& plan, const StatementPlan& statement, 
 
 isl::set visited_iterations(const ProgramPlan& plan, const StatementPlan& statement, const isl::set& exact) {
   if (!plan.tensor_cores || statement.inner.empty()) return exact;
-  const auto is_serial = [&](unsigned k) { return !is_task_loop(statement.outer[k].kind); };
-  const auto loops = static_cast<unsigned>(statement.outer.size());
-  bool divides = false;
-  for (unsigned k = 0; k < loops; ++k) divides = divides || (is_serial(k) && divides_dim(exact, k));
-  if (!divides) return exact;
+  std::vector<unsigned> blocks, serial;
+  for (unsigned k = 0; k < statement.outer.size(); ++k) (is_task_loop(statement.outer[k].kind) ? blocks : serial).push_back(k);
+  if (!divides_some(exact, serial)) return exact;
   isl::set visited = isl::manage(isl_set_remove_divs(exact.copy()));
   // Blocks have the values that they have, and so has each loop for itself, as far as that shows without divisions.
-  const auto along = [&](const std::function<bool(unsigned)>& kept) {
+  const auto along = [&](const std::vector<unsigned>& kept) {
     isl_set* values = exact.copy();
-    for (unsigned k = 0; k < loops; ++k) values = kept(k) ? values : isl_set_eliminate(values, isl_dim_set, k, 1);
+    for (unsigned k = 0; k < statement.outer.size(); ++k) {
+      if (std::find(kept.begin(), kept.end(), k) == kept.end()) values = isl_set_eliminate(values, isl_dim_set, k, 1);
+    }
     return values;
   };
-  visited = visited.intersect(isl::manage(along([&](unsigned k) { return !is_serial(k); })));
-  for (unsigned loop = 0; loop < loops; ++loop) {
-    if (is_serial(loop))
-      visited = visited.intersect(isl::manage(isl_set_remove_divs(along([&](unsigned k) { return k == loop; }))));
-  }
+  visited = visited.intersect(isl::manage(along(blocks)));
+  for (const unsigned loop : serial) visited = visited.intersect(isl::manage(isl_set_remove_divs(along({loop}))));
   return visited.coalesce();
 }
 

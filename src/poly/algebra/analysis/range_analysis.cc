@@ -124,7 +124,7 @@ class Arithmetic {
  protected:
   explicit Arithmetic(Specials specials) : specials_(specials) {}
 
-  /// With what lies beyond f32 as infinities.
+  /// With what lies beyond f32 as infinities, and what is too small for its normal numbers as 0.
   ValueRange with_overflow(ValueRange range, double largest = kLargestFloat) const {
     if (is_empty(range)) return range;
     if (std::isnan(range.low) || std::isnan(range.high)) return unknown();

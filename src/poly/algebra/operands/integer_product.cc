@@ -71,15 +71,8 @@ struct IntegerProduct {
 /// The dims that a value follows.
 std::set<int> dims_of(const Statement& sum, const ScalarExpr& value) {
   std::set<int> dims;
-  const auto follows = [&](const ScalarExpr& part, int dim) {
-    if (part.op() == ScalarOp::read) return depends_on_dim(sum.reads[static_cast<std::size_t>(part.ordinal())].relation, dim);
-    return part.op() == ScalarOp::index && isl_pw_aff_involves_dims(sum.indices[static_cast<std::size_t>(part.ordinal())].get(),
-                                                                    isl_dim_in, static_cast<unsigned>(dim), 1) == isl_bool_true;
-  };
   for (int dim = 0; dim < static_cast<int>(sum.dims.size()); ++dim) {
-    value.visit([&](const ScalarExpr& part) {
-      if (follows(part, dim)) dims.insert(dim);
-    });
+    if (varies_along(sum, value, dim)) dims.insert(dim);
   }
   return dims;
 }
@@ -172,7 +165,7 @@ std::optional<IntegerProduct> product_of(const Nest& nest, const Statement& sum,
 class IntegerRewrite {
  public:
   IntegerRewrite(const Nest& nest, const std::string& name, const IntegerProduct& found)
-      : result_(nest), sum_(nest.statement(name)), found_(found), results_(sum_, dims_of_results()) {}
+      : result_(nest), sum_(nest.statement(name)), found_(found), results_(sum_, other_dims(sum_, {found.reduced})) {}
 
   Nest run() {
     const Statement start = *initialisers_of(result_, sum_).front();
@@ -191,14 +184,6 @@ class IntegerRewrite {
   }
 
  private:
-  std::vector<int> dims_of_results() const {
-    std::vector<int> dims;
-    for (int d = 0; d < static_cast<int>(sum_.dims.size()); ++d) {
-      if (d != found_.reduced) dims.push_back(d);
-    }
-    return dims;
-  }
-
   void insert(const Statement& statement) { insert_statement(result_, group_begin(result_, sum_.name), statement); }
   std::string add_tensor(const std::string& suffix) { return add_results(result_, sum_, results_, suffix); }
 
@@ -226,22 +211,24 @@ class IntegerRewrite {
     terms.domain = points.domain;
     terms.write = {product, chunks.element(product).set_domain_tuple(points.name)};
     insert(terms);
-    const auto add_up = [&](const std::string& suffix, const ScalarExpr& value) {
+    const auto add_up = [&](const std::string& suffix, const auto& value_of) {
       const std::string tensor = add_tensor(suffix);
       insert(begin(tensor, build::number(0)));
       Statement sum = chunks.over(fresh_name(result_, tensor + "_sum"));
-      const ScalarExpr seen = read_at(sum, product, isl::manage(isl_set_identity(sum.domain.copy())));
-      sum.value = value.rewrite([&](const ScalarExpr& node) { return node.op() == ScalarOp::scalar ? seen : node; });
+      sum.value = value_of(read_at(sum, product, isl::manage(isl_set_identity(sum.domain.copy()))));
       sum.reduction = ReductionOp::add;
       const DimsView elements(sum, other_dims(sum, {static_cast<int>(sum.dims.size()) - 1}));
       sum.write = {tensor, elements.element(tensor).set_domain_tuple(sum.name)};
       insert(sum);
       return tensor;
     };
-    const ScalarExpr whole = build::named("sum");
-    const ScalarExpr parts = build::unary(ScalarOp::floor, build::mul(whole, build::number(1 / kPart)));
-    const std::string high = add_up("_high", parts);
-    return {high, add_up("_low", build::sub(whole, build::mul(parts, build::number(kPart))))};
+    const auto parts_of = [](const ScalarExpr& whole) {
+      return build::unary(ScalarOp::floor, build::mul(whole, build::number(1 / kPart)));
+    };
+    const std::string high = add_up("_high", parts_of);
+    return {high, add_up("_low", [&](const ScalarExpr& whole) {
+              return build::sub(whole, build::mul(parts_of(whole), build::number(kPart)));
+            })};
   }
 
   /// The sum's two halves.

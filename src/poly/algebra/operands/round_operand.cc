@@ -138,17 +138,16 @@ std::optional<std::string> known_rounded(const Nest& nest, const Statement& sum,
   return std::nullopt;
 }
 
-/// Rounds the operand behind its definition.
+/// Rounds the operand behind its definition, which is one of another copy of the nest.
 std::string add_rounded(Nest& result, const Operand& operand) {
-  const Nest nest = result;
-  const Statement& definition = nest.statement(operand.definition->name);
-  const std::string narrow = fresh_name(nest, definition.write.tensor + "_rounded");
-  Tensor rounded = nest.tensor(definition.write.tensor);
+  const Statement& definition = *operand.definition;
+  const std::string narrow = fresh_name(result, definition.write.tensor + "_rounded");
+  Tensor rounded = result.tensor(definition.write.tensor);
   rounded.name = narrow;
   rounded.type = operand.type;
   result.tensors.push_back(rounded);
   isl::map to_definition;
-  Statement store = element_statement(nest, definition, narrow, to_definition);
+  Statement store = element_statement(result, definition, narrow, to_definition);
   const int ordinal = add_read(store, store.write);
   store.write = of_tensor(store.write, narrow);
   store.value = ScalarExpr::cast(operand.type, ScalarExpr::read(ordinal, ElementType::f32));

@@ -49,6 +49,8 @@ std::string collision_note(DependenceClass kind, const TreeNode& loop) {
       loop.name);
 }
 
+OrderChecker::Window window_of(const OrderScope& scope) { return {scope.first_depth, scope.last_depth, scope.sequence}; }
+
 bool concerns(const OrderScope& scope, const DependenceGroup& group) {
   const auto source = scope.part.find(group.source);
   const auto sink = scope.part.find(group.sink);
@@ -146,41 +148,34 @@ std::string OrderChecker::question(std::size_t group, const Window& window) cons
   return text + form_text(asked.source) + "|" + form_text(asked.sink);
 }
 
-bool OrderChecker::breaks(const OrderScope& scope) {
-  const Window window{scope.first_depth, scope.last_depth, scope.sequence};
+std::optional<std::size_t> OrderChecker::broken_group(const OrderScope& scope) {
   const std::vector<DependenceGroup>& groups = data_.facts->groups();
   KnownOrders& known = *data_.facts->known_orders();
   for (std::size_t k = 0; k < groups.size(); ++k) {
     const DependenceGroup& group = groups[k];
     if (group.kind == DependenceClass::relaxed || !concerns(scope, group)) continue;
-    const std::string asked = question(k, window);
+    const std::string asked = question(k, window_of(scope));
     std::optional<bool> breaks = known.answer(asked);
     if (!breaks) {
-      breaks = check_relation(group.relation, group.source, group.sink, group.kind, window).has_value();
+      breaks = check_relation(group.relation, group.source, group.sink, group.kind, window_of(scope)).has_value();
       known.note(asked, *breaks);
     }
-    if (*breaks) return true;
-  }
-  return false;
-}
-
-std::optional<Violation> OrderChecker::check(const OrderScope& scope) {
-  const Window window{scope.first_depth, scope.last_depth, scope.sequence};
-  for (const DependenceGroup& group : data_.facts->groups()) {
-    if (group.kind == DependenceClass::relaxed || !concerns(scope, group)) continue;
-    auto broken = check_relation(group.relation, group.source, group.sink, group.kind, window);
-    if (!broken) continue;
-    for (const std::size_t member : group.members) {
-      const isl::map& relation = data_.facts->dependences()[member].relation;
-      auto own = check_relation(relation, group.source, group.sink, group.kind, window);
-      if (!own) continue;
-      own->dependence = member;
-      return own;
-    }
-    broken->dependence = group.members.front();
-    return broken;
+    if (*breaks) return k;
   }
   return std::nullopt;
+}
+
+Violation OrderChecker::violation_of(std::size_t index, const OrderScope& scope) {
+  const DependenceGroup& group = data_.facts->groups().at(index);
+  const auto violation_by = [&](const isl::map& relation, std::size_t dependence) {
+    auto broken = check_relation(relation, group.source, group.sink, group.kind, window_of(scope));
+    if (broken) broken->dependence = dependence;
+    return broken;
+  };
+  for (const std::size_t member : group.members) {
+    if (auto own = violation_by(data_.facts->dependences()[member].relation, member)) return *own;
+  }
+  return violation_by(group.relation, group.members.front()).value();
 }
 
 }  // namespace nestor

@@ -36,10 +36,11 @@ class OrderChecker {
  public:
   explicit OrderChecker(const ScheduleData& data);
 
-  /// First dependence (composites' relaxed ones apart) that the order breaks within `scope`.
-  std::optional<Violation> check(const OrderScope& scope);
-  /// Does it break one? What has been asked about the nest before is remembered.
-  bool breaks(const OrderScope& scope);
+  /// First of NestFacts::groups() (composites' relaxed ones apart) that the order breaks within `scope`. What has been asked about the nest
+  /// before is remembered.
+  std::optional<std::size_t> broken_group(const OrderScope& scope);
+  /// How a group is broken that broken_group() has found, by its first dependence that is.
+  Violation violation_of(std::size_t group, const OrderScope& scope);
 
   /// Which depths of a pair's shared loops to look at.
   struct Window {

@@ -83,9 +83,9 @@ void ScheduleEditor::check_order(const ScheduleData& before, bool explain) {
   std::optional<Violation> violation;
   std::set<std::string> touched;
   for (const OrderScope& scope : scopes_) {
-    if (!violation && checker.breaks(scope)) {
+    if (const auto group = violation ? std::nullopt : checker.broken_group(scope)) {
       if (!explain) refuse();
-      violation = checker.check(scope);
+      violation = checker.violation_of(*group, scope);
     }
     for (const auto& [statement, part] : scope.part) touched.insert(statement);
   }
