@@ -35,8 +35,10 @@ TEST(AlgebraError, UnknownRuleListsTheRules) {
     rule("magic");
     FAIL();
   } catch (const UserError& error) {
-    EXPECT_THAT(error.what(),
-                HasSubstr("\"magic\" is no algebra rule; the rules are simplify, log_quotient, prefix_reduction, leave_out, "));
+    EXPECT_THAT(
+        error.what(),
+        HasSubstr(
+            "\"magic\" is no algebra rule; the rules are simplify, scalars_first, log_quotient, prefix_reduction, leave_out, "));
   }
 }
 

@@ -217,6 +217,11 @@ class Emitter {
       Value* x = emit(sigmoid->args()[0], mask);
       return sigmoid->op() == ScalarOp::erf ? math_.one_plus_erf(b_, x) : math_.one_plus_tanh(b_, x);
     }
+    if (const auto shift = semantics::signed_shift_of(e)) {
+      Value *x = emit(shift->word, mask), *amount = emit(shift->amount, mask);
+      match(x, amount);
+      return b_.CreateAShr(x, b_.CreateAnd(amount, llvm::ConstantInt::get(amount->getType(), 31)));
+    }
     switch (e.op()) {
       case ScalarOp::constant:
         return scalar_constant(b_.getContext(), e.type(), e.number());

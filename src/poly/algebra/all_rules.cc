@@ -13,6 +13,7 @@ namespace nestor {
 
 const std::vector<Rule>& rules() {
   static const std::vector<Rule> all{simplify_rule(),
+                                     scalars_first_rule(),
                                      log_quotient_rule(),
                                      prefix_reduction_rule(),
                                      leave_out_rule(),
@@ -22,6 +23,7 @@ const std::vector<Rule>& rules() {
                                      skip_neutral_rule(),
                                      start_extremum_rule(),
                                      neutral_terms_rule(),
+                                     dense_terms_rule(),
                                      flatten_sums_rule(),
                                      local_extremum_rule(),
                                      keep_result_rule(),

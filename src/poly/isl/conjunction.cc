@@ -45,8 +45,8 @@ __isl_give isl_constraint* negated(const Constraint& constraint) {
   return isl_inequality_from_aff(isl_aff_add_constant_si(distance, -1));
 }
 
+/// Divisions of the part are known: what is left of its constraints defines them.
 isl::set widened(isl::basic_set part, const isl::set& whole, const isl::set& known) {
-  if (isl_basic_set_dim(part.get(), isl_dim_div) > 0) return isl::set(part);
   std::vector<Constraint> constraints;
   isl_basic_set_foreach_constraint(part.get(), add_inequalities, &constraints);
   for (std::size_t k = 0; k < constraints.size(); ++k) {
@@ -58,6 +58,31 @@ isl::set widened(isl::basic_set part, const isl::set& whole, const isl::set& kno
     constraints[k].reset();
   }
   return isl::set(part);
+}
+
+isl::set union_of(const std::vector<isl::set>& parts, const isl::set& like) {
+  isl::set result = isl::manage(isl_set_empty(isl_set_get_space(like.get())));
+  for (const isl::set& part : parts) result = result.unite(part);
+  return result;
+}
+
+bool has_divisions(const isl::set& set) {
+  bool found = false;
+  set.foreach_basic_set([&](const isl::basic_set& part) { found = found || isl_basic_set_dim(part.get(), isl_dim_div) > 0; });
+  return found;
+}
+
+/// Without parts that the others have within `known`.
+std::vector<isl::set> needed_parts(std::vector<isl::set> parts, const isl::set& known) {
+  for (std::size_t k = 0; k < parts.size();) {
+    std::vector<isl::set> others = parts;
+    others.erase(others.begin() + static_cast<std::ptrdiff_t>(k));
+    if (known.intersect(parts[k]).is_subset(union_of(others, parts[k])))
+      parts = std::move(others);
+    else
+      ++k;
+  }
+  return parts;
 }
 
 }  // namespace
@@ -87,9 +112,15 @@ isl::set conjunction_around(const isl::set& set) {
 
 isl::set with_few_constraints(const isl::set& set, const isl::set& known) {
   if (!is_union(set)) return set;
-  isl::set result = isl::manage(isl_set_empty(isl_set_get_space(set.get())));
-  set.foreach_basic_set([&](const isl::basic_set& part) { result = result.unite(widened(part, set, known)); });
-  return result;
+  const isl::set parts = isl::manage(isl_set_compute_divs(set.copy()));
+  const isl::set around = conjunction_around(parts);
+  const bool divided = has_divisions(parts), one = divided && known.intersect(around).is_subset(set);
+  std::vector<isl::set> wide;
+  (one       ? around
+   : divided ? parts
+             : set)
+      .foreach_basic_set([&](const isl::basic_set& part) { wide.push_back(widened(part, set, known)); });
+  return union_of(divided ? needed_parts(std::move(wide), known) : wide, set);
 }
 
 }  // namespace nestor

@@ -11,7 +11,8 @@ isl::map conjunction_around(const isl::map& map);
 isl::set conjunction_around(const isl::set& set);
 
 /// A set that is the same within `known`, of whose parts none has a constraint that the others make up for there: { t <= i or (8 <= i and
-/// t = 8) } is { t <= i or (8 <= i and t <= 8) }. Parts may meet then. Parts with divisions stay as they are.
+/// t = 8) } is { t <= i or (8 <= i and t <= 8) }. Parts may meet then. Where they have divisions, parts that the others have are
+/// left out, too.
 isl::set with_few_constraints(const isl::set& set, const isl::set& known);
 
 /// How many constraints its parts have together.

@@ -43,4 +43,16 @@ double evaluate(const ScalarExpr& expr, const std::function<double(int)>& read, 
 
 double combine(ReductionOp op, double a, double b) { return semantics::combine(op, ElementType::f32, a, b); }
 
+std::optional<semantics::SignedShift> semantics::signed_shift_of(const ScalarExpr& expr) {
+  if (!expr.defined() || expr.op() != ScalarOp::bit_xor) return std::nullopt;
+  const ScalarExpr &shifted = expr.args()[0], &sign = expr.args()[1];
+  if (shifted.op() != ScalarOp::shift_right_logical || sign.op() != ScalarOp::select) return std::nullopt;
+  const ScalarExpr &folded = shifted.args()[0], &test = sign.args()[0];
+  const bool by_sign = sign.args()[1].is_constant(-1) && sign.args()[2].is_constant(0) && test.op() == ScalarOp::lt &&
+                       test.args()[0].type() == ElementType::i32 && test.args()[1].is_constant(0);
+  if (!by_sign || folded.op() != ScalarOp::bit_xor || !folded.args()[1].equals(sign) || !folded.args()[0].equals(test.args()[0]))
+    return std::nullopt;
+  return semantics::SignedShift{test.args()[0], shifted.args()[1]};
+}
+
 }  // namespace nestor

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <optional>
 
 namespace nestor::semantics {
 
@@ -30,6 +31,13 @@ inline double as_f32(double value) { return static_cast<float>(value); }
 
 inline double from_word(std::uint32_t word) { return static_cast<std::int32_t>(word); }
 inline std::uint32_t to_word(double value) { return static_cast<std::uint32_t>(static_cast<std::int64_t>(value)); }
+
+/// A shift to the right of an i32 that fills up with its sign; the amount counts modulo 32.
+struct SignedShift {
+  ScalarExpr word, amount;
+};
+/// `expr` as such a shift, of the form (x ^ s) >> n ^ s with s = select(x < 0, -1, 0) and a logical >>.
+std::optional<SignedShift> signed_shift_of(const ScalarExpr& expr);
 
 inline double minimum(double a, double b) { return std::isnan(a) || a < b ? a : b; }
 inline double maximum(double a, double b) { return std::isnan(a) || a > b ? a : b; }

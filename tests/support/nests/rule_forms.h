@@ -228,6 +228,47 @@ inline Nest some_scales(Dice& dice) {
       .build();
 }
 
+/// r[t] = reduction over k < K of x[s] w[k] where t + a - k = P s and 0 <= s < N, and of the last k beside it: a transposed convolution.
+inline Nest spread_filter(int stride, int offset, ReductionOp reduction = ReductionOp::add) {
+  const std::string p = std::to_string(stride), came = "t + " + std::to_string(offset) + " - k",
+                    place = "floor((" + came + ")/" + p + ")";
+  const std::string terms =
+      "0 <= t < " + p + "*N and 0 <= k < K and " + p + "*" + place + " = " + came + " and 0 <= " + place + " < N";
+  return NestBuilder("spread_filter", {{"N", 5}, {"K", 7}})
+      .tensor("x", TensorRole::input, {"N"})
+      .tensor("w", TensorRole::input, {"K"})
+      .tensor("r", TensorRole::temporary, {p + "*N"})
+      .tensor("out", TensorRole::output, {p + "*N"})
+      .statement("r_init[t] : 0 <= t < " + p + "*N", "r[t]", {}, number(neutral_element(reduction, ElementType::f32)))
+      .statement("r[t, k] : " + terms, "r[t]", {"x[" + place + "]", "w[k]"},
+                 read(0) * read(1) + ScalarExpr::cast(ElementType::f32, ScalarExpr::index(0)), reduction, {"k"})
+      .statement("out[t] : 0 <= t < " + p + "*N", "out[t]", {"r[t]"}, read(0))
+      .build();
+}
+
+/// out[i] = x[i] - min(g[i] / 2, b), where b = sqrt(|t|), or what comes of it, stands between the definitions. `later`: t is a sum then.
+inline Nest bounded_step(ElementType type, bool twice, bool later = false) {
+  const std::string row = "0 <= i < N";
+  const ScalarExpr g = type == ElementType::f32 ? read(0) : ScalarExpr::cast(ElementType::f32, read(0, type));
+  NestBuilder nest("bounded_step", {{"N", 9}});
+  nest.tensor("g", TensorRole::input, {"N"}, type)
+      .tensor("x", TensorRole::input, {"N"})
+      .tensor("t", later ? TensorRole::temporary : TensorRole::input, {})
+      .tensor("slope", TensorRole::temporary, {"N"})
+      .tensor("root", TensorRole::temporary, {})
+      .tensor("bound", TensorRole::temporary, {})
+      .tensor("out", TensorRole::output, {"N"})
+      .statement("slope[i] : " + row, "slope[i]", {"g[i]"}, g * number(0.5));
+  if (later) {
+    nest.statement("t_init[]", "t[]", {}, number(0)).statement("t_sum[i] : " + row, "t[]", {"x[i]"}, read(0), ReductionOp::add);
+  }
+  return nest.statement("root[]", "root[]", {"t[]"}, apply(ScalarOp::sqrt, apply(ScalarOp::abs, read(0))))
+      .statement("bound[]", "bound[]", {"root[]"}, twice ? read(0) + read(0) : read(0))
+      .statement("out[i] : " + row, "out[i]", {"x[i]", "slope[i]", "bound[]"},
+                 read(0) - ScalarExpr::make(ScalarOp::min, {read(1), read(2)}))
+      .build();
+}
+
 /// Steps over a row whose ends get values of their own in each step.
 inline Nest some_stepped_row(Dice& dice) {
   const std::string step = "0 <= t < T and ", row = "0 <= x < W";

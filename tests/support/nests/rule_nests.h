@@ -120,6 +120,12 @@ inline const std::vector<RuleNests>& rule_nests() {
                               .element = dice.of<Text>({"loss[b, i, j]", "product[b, i, j]"})});
        }},
       {"early_definitions", [](Dice& dice) { return dice.chance(0.3) ? bordered_steps() : some_stepped_row(dice); }},
+      {"dense_terms",
+       [](Dice& dice) {
+         return spread_filter(2 + dice.below(4), dice.below(5),
+                              dice.of<ReductionOp>({ReductionOp::add, ReductionOp::max, ReductionOp::min}));
+       }},
+      {"scalars_first", [](Dice& dice) { return bounded_step(any_float(dice), dice.chance(0.5)); }},
       {"repeat_elements", [](Dice& dice) { return some_enlarged_row(dice); }},
       {"terms_last", [](Dice& dice) { return channels_first(1 + dice.below(2)); }},
       {"columns_last", [](Dice& dice) { return some_filter_gradient(dice); }},

@@ -21,7 +21,7 @@ namespace nestor::testing {
 /// Keys that a query sees. prefix: all of the first P and those up to its own; sinks: of those up to its own the first P and the last W.
 /// picture: causal, but for places 40 to 149 that all see each other. halves: blocks of 64 in the first 128 places see themselves and the
 /// blocks before their own in the second half; in that half, blocks up to their own are seen.
-enum class Seen { all, causal, window, prefix, sinks, picture, halves, frames };
+enum class Seen { all, causal, window, prefix, sinks, picture, halves, frames, blocks };
 
 inline bool has_window(Seen seen) { return seen == Seen::window || seen == Seen::sinks; }
 inline bool has_prefix(Seen seen) { return seen == Seen::prefix || seen == Seen::sinks; }
@@ -60,6 +60,8 @@ inline std::string seen_keys(Seen seen, const std::string& j, bool grouped = fal
     case Seen::halves:
       return inside + " and ((i >= 128 and 128 <= " + j + " < 64*floor(i/64) + 64) or (i < 128 and 128 <= " + j +
              " < 64*floor(i/64) + 128) or (i < 128 and 64*floor(i/64) <= " + j + " < 64*floor(i/64) + 64))";
+    case Seen::blocks:
+      return inside + " and floor(" + j + "/128) <= floor(i/128)";
     case Seen::frames:
       return inside + " and floor(" + j + "/20) <= floor(i/20) and (" + j + " < 20 or floor(" + j + "/20) > floor(i/20) - 3)";
   }

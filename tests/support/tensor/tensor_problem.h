@@ -61,6 +61,7 @@ inline bool sees(const TensorShape& shape, Seen seen, std::int64_t g, std::int64
     const std::int64_t block = i / 64 * 64;
     return i >= 128 ? 128 <= j && j < block + 64 : (128 <= j && j < block + 128) || (block <= j && j < block + 64);
   }
+  if (seen == Seen::blocks) return j / 128 <= i / 128;
   if (seen == Seen::frames) return j / 20 <= i / 20 && (j < 20 || j / 20 > i / 20 - 3);
   return j <= own && (!has_window(seen) || j > own - shape.window - g || (seen == Seen::sinks && j < shape.prefix));
 }

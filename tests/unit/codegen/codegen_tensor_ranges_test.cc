@@ -1,4 +1,5 @@
 // Loops over tiles are cut where masks begin and end to hold for whole tiles, and leave out tiles without a point.
+#include "codegen/tile/analysis/affine.h"
 #include "codegen/tile/analysis/mask_cnf.h"
 #include "support/tensor/tensor_problem.h"
 
@@ -170,6 +171,45 @@ TEST(TensorQuotients, all_tiles_with_points_are_visited_and_few_without) {
   }
   EXPECT_GT(needed, 50);
   EXPECT_LE(5 * in_vain, needed);
+}
+
+/// Blocks of four tiles of keys: the loop ends where a quotient of its variable says.
+TEST(TensorQuotients, a_loop_ends_with_its_block) {
+  const PlannedTensor planned(
+      tensor_program(attention_nest({.seen = Seen::blocks, .depth = 16}), {.rows = kRows, .columns = kColumns, .warpgroups = 1}));
+  Counts all;
+  for (const std::int64_t queries : {1, 64, 127, 128, 129, 200, 700}) {
+    const Counts found = check_iterations(planned.plan, {.queries = queries, .keys = queries}, Seen::blocks);
+    all.full += found.full;
+    all.partial += found.partial;
+  }
+  EXPECT_GT(all.full, 50);
+  EXPECT_GT(all.partial, 5);
+}
+
+TEST(TensorQuotients, distances_are_linear_where_one_quotient_has_all_of_the_variable) {
+  const IntExpr x = IntExpr::variable("x"), y = IntExpr::variable("y");
+  const auto quotient = [&](int factor, int constant, int divisor) {
+    return floor_div(IntExpr(factor) * x + IntExpr(constant), divisor);
+  };
+  const std::vector<IntExpr> distances{y - IntExpr(2) * quotient(1, 0, 2), IntExpr(2) * x - IntExpr(2) * quotient(1, 0, 2) - y,
+                                       IntExpr(39) * x - IntExpr(39) * quotient(7, 0, 39) + IntExpr(63) - IntExpr(64) * y,
+                                       y + IntExpr(3) * quotient(-5, 1, 4) + IntExpr(7),
+                                       IntExpr(4) * quotient(3, -2, 5) - IntExpr(3) * y};
+  for (const IntExpr& distance : distances) {
+    const IntExpr linear = nvptx::linear_along(distance, "x");
+    ASSERT_TRUE(linear.coefficient("x")) << distance.str();
+    for (std::int64_t a = -60; a <= 60; ++a) {
+      for (std::int64_t b = -40; b <= 40; ++b) {
+        const auto at = [&](const IntExpr& expr) {
+          return expr.evaluate([&](const std::string& n) { return n == "x" ? a : b; });
+        };
+        ASSERT_EQ(at(linear) >= 0, at(distance) >= 0) << distance.str() << " at " << a << ", " << b;
+      }
+    }
+  }
+  for (const IntExpr& other : {y - IntExpr(3) * x + IntExpr(2) * quotient(1, 0, 2), quotient(1, 0, 2) - quotient(1, 0, 3)})
+    EXPECT_EQ(nvptx::linear_along(other, "x").str(), other.str());
 }
 
 TEST(TensorUnions, a_prefix_cuts_its_loop_as_a_triangle_does) {

@@ -18,6 +18,7 @@ std::vector<TensorShape> shapes_for(Seen seen) {
   if (seen == Seen::picture) return {{1, 1}, {64, 65}, {130, 140}, {200, 200}};
   if (seen == Seen::halves) return {{256, 256}, {200, 230}};
   if (seen == Seen::frames) return {{1, 1}, {19, 21}, {130, 140}, {200, 200}};
+  if (seen == Seen::blocks) return {{1, 1}, {127, 129}, {190, 200}, {300, 300}};
   if (seen == Seen::causal) return {{1, 1}, {63, 63}, {64, 65}, {65, 65}, {200, 200}, {33, 170}};
   std::vector<TensorShape> with_prefix{{1, 1, 1}, {65, 130, 30}, {200, 200, 1}, {130, 200, 40}, {63, 65, 500}, {200, 200, 33}};
   for (std::size_t k = 0; k < with_prefix.size(); ++k) with_prefix[k].prefix = std::array{0, 90, 1, 30, 65, 300}.at(k);
@@ -71,7 +72,7 @@ std::vector<Case> attention_cases() {
   for (const auto& [name, seen] :
        {std::pair("full", Seen::all), std::pair("causal", Seen::causal), std::pair("window", Seen::window),
         std::pair("prefix", Seen::prefix), std::pair("sinks", Seen::sinks), std::pair("picture", Seen::picture),
-        std::pair("halves", Seen::halves), std::pair("frames", Seen::frames)}) {
+        std::pair("halves", Seen::halves), std::pair("frames", Seen::frames), std::pair("blocks", Seen::blocks)}) {
     const AttentionForm form{.seen = seen, .result = ElementType::f32, .depth = kTensorDepth};
     const TensorSteps one{.rows = 64, .columns = 32, .warpgroups = 1}, two{.rows = 128, .columns = 64};
     const auto with = [](TensorSteps steps, std::vector<std::string> more) {

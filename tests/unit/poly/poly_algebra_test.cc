@@ -70,7 +70,7 @@ TEST(Algebra, RulesCarryTheirProofAndRounding) {
                          "repeat_elements", "row_reduction", "gather_rows", "join_short_rows", "forward_pieces", "nest_operands",
                          "log_quotient", "split_dims", "finite_masks", "nest_extrema", "prefix_reduction", "reroll_sums",
                          "reroll_terms", "chain_order", "leave_out", "early_definitions", "unskew_dims", "gather_sums",
-                         "flatten_sums", "local_extremum", "fold_storage", "masked_product"));
+                         "flatten_sums", "local_extremum", "fold_storage", "masked_product", "scalars_first", "dense_terms"));
 }
 
 TEST(Algebra, ReciprocalMakesAQuotientByARowsValueAProduct) {

@@ -37,7 +37,7 @@ TEST(IntegerProduct, OtherSumsStayAsTheyAre) {
   EXPECT_EQ(matches(integer_products("256")), 1U);
   EXPECT_EQ(matches(integer_products("257")), 0U) << "factors up to 127 would have sums of more than 22 bits";
   EXPECT_EQ(matches(integer_products("K")), 0U) << "how many terms hangs on a size";
-  EXPECT_EQ(matches(integer_products("64", " and j <= i")), 0U);
+  EXPECT_EQ(matches(integer_products("64", " and j <= i")), 1U) << "a triangle of results, of which each has all terms";
   const auto with = [](const std::function<void(Statement&)>& change) {
     return matches(with_statement(integer_products(), "dot", change));
   };
@@ -80,6 +80,30 @@ TEST(IntegerProduct, RangesThatTellBothFactorsLeaveNoOtherTerms) {
   };
   EXPECT_EQ(statements("5242"), 5U);
   EXPECT_EQ(statements("5243"), 9U) << "in chunks: 100 * 8 * 5243 > 2^22";
+}
+
+/// Byte n of a word with its sign: (x << (24 - 8 n)) >> 24, where the shift to the right fills up with the sign.
+TEST(IntegerProduct, BytesWithASignAreKnown) {
+  const auto make = [](ScalarOp op, const ScalarExpr& a, const ScalarExpr& b) { return ScalarExpr::make(op, {a, b}); };
+  const auto shifted = [&](const ScalarExpr& x, int bits, const ScalarExpr& sign_of) {
+    const ScalarExpr sign =
+        ScalarExpr::make(ScalarOp::select, {make(ScalarOp::lt, sign_of, integer(0)), integer(-1), integer(0)});
+    return make(ScalarOp::bit_xor, make(ScalarOp::shift_right_logical, make(ScalarOp::bit_xor, x, sign), integer(bits)), sign);
+  };
+  const auto left_of = [&](const ScalarExpr& a) {
+    return value_text(rule("integer_product").apply(integer_products_of(a, four_bits(whole(1)), "64"), {"dot"}).nest,
+                      "dot_product_sum");
+  };
+  const auto known = [&](const ScalarExpr& a) {
+    return statement_names(rule("integer_product").apply(integer_products_of(a, four_bits(whole(1)), "64"), {"dot"}).nest)
+               .size() == 5;
+  };
+  const ScalarExpr byte = make(ScalarOp::shift_left, whole(0), integer(8));
+  EXPECT_TRUE(known(shifted(byte, 24, byte))) << left_of(shifted(byte, 24, byte));
+  EXPECT_FALSE(known(shifted(byte, 22, byte))) << "ten bits";
+  EXPECT_FALSE(known(shifted(byte, 24, whole(0)))) << "another word's sign: up to 255, and less than -128";
+  EXPECT_TRUE(known(make(ScalarOp::shift_left, make(ScalarOp::bit_and, whole(0), integer(15)), integer(4))));
+  EXPECT_FALSE(known(make(ScalarOp::shift_left, make(ScalarOp::bit_and, whole(0), integer(15)), integer(5))));
 }
 
 TEST(IntegerProduct, RangesThatTellOneFactorLeaveMoreRoomForTheOther) {

@@ -126,6 +126,65 @@ bool stores_chunks(const Nest& nest, const NestStructure& structure, const std::
   return false;
 }
 
+/// Does a statement read what its group makes at another place of a row or column than its own, as halves of a row that turn change places?
+/// Tiles in registers are read where they lie.
+bool reads_elsewhere(const Nest& nest, const NestStructure& structure, const FusionGroup& group, const TensorAxes& axes) {
+  std::map<std::string, std::pair<const LoopGroup*, const Statement*>> made;
+  for (const int u : group.loop_groups) {
+    const LoopGroup& loop_group = structure.loop_groups[static_cast<std::size_t>(u)];
+    for (const std::string& name : loop_group.statements) {
+      const Statement& statement = nest.statement(name);
+      const auto moves = [&](const Access& read) {
+        const auto known = made.find(read.tensor);
+        if (known == made.end()) return false;
+        const auto& [maker, written] = known->second;
+        const isl::map pairs = read.relation.intersect_domain(domain_in(nest, statement))
+                                   .apply_range(written->write.relation.intersect_domain(domain_in(nest, *written)).reverse());
+        for (const int axis : {axes.row, axes.column >= 0 ? axes.column : axes.reduction_axis}) {
+          const int here = axis < 0 ? -1 : loop_group.position_of(axis), there = axis < 0 ? -1 : maker->position_of(axis);
+          if (here < 0 || there < 0) continue;
+          const isl::map same = isl::manage(isl_map_equate(pairs.copy(), isl_dim_in, here, isl_dim_out, there));
+          if (!pairs.is_subset(same)) return true;
+        }
+        return false;
+      };
+      if (std::any_of(statement.reads.begin(), statement.reads.end(), moves)) return true;
+      if (!statement.reduction && sole_definition(nest, statement.write.tensor) == &statement)
+        made[statement.write.tensor] = {&loop_group, &statement};
+    }
+  }
+  return false;
+}
+
+/// Has a sum of products results along more loops of its own than its columns'? Tiles have rows and columns.
+bool has_more_dims(const Nest& nest, const NestStructure& structure, const FusionGroup& group, const TensorAxes& axes) {
+  return std::any_of(group.loop_groups.begin(), group.loop_groups.end(), [&](int u) {
+    if (!multiplies(nest, structure, {u})) return false;
+    const LoopGroup& loop_group = structure.loop_groups[static_cast<std::size_t>(u)];
+    int own = 0;
+    for (std::size_t k = 0; k < loop_group.axes.size(); ++k) {
+      const int axis = loop_group.axes[k];
+      const bool shared = has(group.axes, axis) || axis == axes.reduction_axis || axis == axes.chunk_axis || axis == axes.column;
+      own += shared || loop_group.reduced[k] || loop_group.extents[k] == 1 ? 0 : 1;
+    }
+    return own > (axes.column >= 0 ? 0 : 1);
+  });
+}
+
+/// Have loops around tiles other extents for some statements than for others, as heads of queries and of keys? Blocks have no conditions.
+bool has_other_blocks(const NestStructure& structure, const FusionGroup& group, const TensorAxes& axes) {
+  return std::any_of(group.axes.begin(), group.axes.end(), [&](int axis) {
+    if (axis == axes.row || axis == axes.column || axis == axes.reduction_axis || axis == axes.chunk_axis) return false;
+    std::set<std::int64_t> extents;
+    for (const int u : group.loop_groups) {
+      const LoopGroup& loop_group = structure.loop_groups[static_cast<std::size_t>(u)];
+      const int position = loop_group.position_of(axis);
+      if (position >= 0) extents.insert(loop_group.extents[static_cast<std::size_t>(position)]);
+    }
+    return extents.size() > 1;
+  });
+}
+
 /// Can tensor cores take the group's products, with some tile?
 bool takes_products(const std::optional<TensorAxes>& axes, const GpuLimits& limits) {
   return axes && axes->no_product.empty() && !likely_tensor_choices(*axes, limits).empty();
@@ -197,9 +256,15 @@ bool has_place(RuleVariants& variants, const RuleVariant& variant, Fusion fusion
     return starts_apart(variants.nest(variant), variant.structure, each) &&
            takes_products(tensor_axes_of(variants, variant, each, limits.sm), limits);
   };
+  const auto has_no_tiles = [&](const FusionGroup& each) {
+    const auto& own = tensor_axes_of(variants, variant, each, limits.sm);
+    return takes_products(own, limits) && (reads_elsewhere(variants.nest(variant), variant.structure, each, *own) ||
+                                           has_more_dims(variants.nest(variant), variant.structure, each, *own) ||
+                                           has_other_blocks(variant.structure, each, *own));
+  };
   const std::vector<FusionGroup>& groups = variants.fusion_groups(variant, fusion);
   return takes_products(axes, limits) && !outlives_stream(variants, variant, group, *axes) &&
-         std::none_of(groups.begin(), groups.end(), starts_alone) &&
+         std::none_of(groups.begin(), groups.end(), starts_alone) && std::none_of(groups.begin(), groups.end(), has_no_tiles) &&
          !stores_operand(variants.nest(variant), variant.structure, group) &&
          !reads_stored_sums(variants.nest(variant), variant.structure, group.loop_groups) &&
          !stores_chunks(variants.nest(variant), variant.structure, variants.fusion_groups(variant, fusion));

@@ -16,6 +16,14 @@ void add_scaled(Affine& sum, const Affine& term, std::int64_t factor) {
   }
 }
 
+/// The expression with 0 in place of equal parts.
+IntExpr without_part(const IntExpr& expr, const IntExpr& part) {
+  if (expr.str() == part.str()) return IntExpr(0);
+  if (expr.op() != IntOp::add && expr.op() != IntOp::sub && expr.op() != IntOp::mul) return expr;
+  const IntExpr a = without_part(expr.args()[0], part), b = without_part(expr.args()[1], part);
+  return expr.op() == IntOp::add ? a + b : expr.op() == IntOp::sub ? a - b : a * b;
+}
+
 }  // namespace
 
 Affine affine_of(const IntExpr& expr) {
@@ -57,6 +65,35 @@ Affine scaled(const Affine& form, std::int64_t factor) {
   Affine result;
   add_scaled(result, form, factor);
   return result;
+}
+
+std::vector<IntExpr> quotients_in(const IntExpr& expr) {
+  if (expr.op() == IntOp::floor_div && expr.args()[1].as_constant()) return {expr};
+  std::vector<IntExpr> found;
+  if (expr.op() != IntOp::add && expr.op() != IntOp::sub && expr.op() != IntOp::mul) return found;
+  for (const IntExpr& arg : expr.args()) {
+    const std::vector<IntExpr> more = quotients_in(arg);
+    found.insert(found.end(), more.begin(), more.end());
+  }
+  return found;
+}
+
+IntExpr linear_along(const IntExpr& distance, const std::string& var) {
+  if (distance.coefficient(var)) return distance;
+  std::vector<IntExpr> quotients = quotients_in(distance);
+  std::erase_if(quotients, [&](const IntExpr& quotient) { return !quotient.uses(var); });
+  if (quotients.empty()) return distance;
+  const IntExpr& quotient = quotients.front();
+  const auto is_other = [&](const IntExpr& other) { return other.str() != quotient.str(); };
+  if (std::any_of(quotients.begin() + 1, quotients.end(), is_other)) return distance;
+  const std::int64_t factor = affine_of(distance).terms[affine_of(quotient).terms.begin()->first];
+  const IntExpr rest = without_part(distance, quotient);
+  const auto own = rest.coefficient(var), inside = quotient.args()[0].coefficient(var);
+  const std::int64_t divisor = *quotient.args()[1].as_constant();
+  if (factor == 0 || !own || !inside || *own % factor != 0 || divisor <= 0) return distance;
+  const IntExpr dividend = quotient.args()[0] + IntExpr(*own / factor * divisor) * IntExpr::variable(var);
+  const IntExpr others = IntExpr(divisor) * floor_div(rest.substitute(var, IntExpr(0)), std::abs(factor));
+  return factor > 0 ? dividend + others : others + IntExpr(divisor - 1) - dividend;
 }
 
 std::optional<std::int64_t> exact_extent(const OpDim& dim) {

@@ -11,6 +11,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <vector>
 
 namespace nestor::nvptx {
 
@@ -27,6 +28,13 @@ struct Affine {
 Affine affine_of(const IntExpr& expr);
 Affine operator-(const Affine& a, const Affine& b);
 Affine scaled(const Affine& form, std::int64_t factor);
+
+/// Quotients by numbers that the expression adds up or takes away.
+std::vector<IntExpr> quotients_in(const IntExpr& expr);
+
+/// A number that is >= 0 where the distance is, and nowhere else, and linear in `var`: of c x + s floor((a x + b) / d) + k with c a multiple of
+/// s, all of x goes into the quotient, and k comes out rounded. The distance itself where that is not its form.
+IntExpr linear_along(const IntExpr& distance, const std::string& var);
 
 /// upper - lower of a dim where it is known when compiling: exactly, or else its bound.
 std::optional<std::int64_t> exact_extent(const OpDim& dim);

@@ -194,6 +194,7 @@ isl::set BoundSpace::relations(Detail detail) const {
     }
     known = isl::manage(isl_set_coalesce(both));
   }
+  if (detail == Detail::with_divisions) return known;
   return isl::manage(isl_set_coalesce(isl_set_remove_divs(known.release())));
 }
 
@@ -215,7 +216,8 @@ bool BoundSpace::impossible(const std::string& dims, const std::string& constrai
   const auto none_in = [&](const isl::set& known) {
     return isl::manage(isl_set_intersect_params(points.copy(), known.copy())).is_empty();
   };
-  return answers[question] = none_in(context(Detail::quotients_free)) || none_in(context(Detail::exact));
+  const auto details = {Detail::quotients_free, Detail::exact, Detail::with_divisions};
+  return answers[question] = std::any_of(details.begin(), details.end(), [&](Detail detail) { return none_in(context(detail)); });
 }
 
 }  // namespace nestor::nvptx

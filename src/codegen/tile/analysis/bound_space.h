@@ -19,7 +19,7 @@ namespace nestor::nvptx {
 /// them. For one thread, as isl objects are.
 class BoundAnswers {
  public:
-  enum class Detail : std::uint8_t { quotients_free, exact };
+  enum class Detail : std::uint8_t { quotients_free, exact, with_divisions };
   struct Entry {
     std::map<Detail, isl::set> contexts;
     std::map<std::string, bool> answers;  ///< by the text of the question
@@ -32,7 +32,7 @@ class BoundAnswers {
 
 /// Every value that is asked for becomes a parameter b0, b1, ...; the sizes behind the values are projected out, and what is left of
 /// their relations (an over-approximation where that has quotients) is the context of all questions. Most answers follow when quotients
-/// are any integers, which is far cheaper; what they are made from is looked at for the others alone.
+/// are any integers, which is far cheaper; what they are made from is looked at for the others alone, and which numbers they divide at last.
 class BoundSpace {
  public:
   /// `valid`: what holds of the sizes. `known`: where answers are kept and looked for; must outlive the space.

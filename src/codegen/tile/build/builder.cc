@@ -1,4 +1,6 @@
 // From a proved schedule to a tile program: the loop tree becomes loops, each statement an op at its place.
+#include "codegen/tile/analysis/affine.h"
+#include "codegen/tile/analysis/mask_cnf.h"
 #include "codegen/tile/build/claims.h"
 #include "codegen/tile/build/composite_ops.h"
 #include "codegen/tile/build/index_bounds.h"
@@ -185,11 +187,39 @@ class ProgramBuilder {
       names.inputs.push_back(out.var);
       used = remaining_condition(sets[0], at.known, names);
       if (used.defined()) at.known = at.known.intersect(sets[0]).coalesce();
+      if (!used.defined() && plan_.tensor_cores) cut_to_points(leaves, at, names, out);
     }
     std::vector<TileTree> body = staged_copies(loop->name, at);
     body.push_back(scan(loop->children[0], at));
     out.children = {guarded(used, sequence(std::move(body)))};
     return guarded(condition, shared(std::move(out)));
+  }
+
+  /// Cuts the loop to the iterations at which statements have points, if a quotient of its variable ends a stretch of them; these are known then.
+  /// Else guards leave out tiles without points.
+  void cut_to_points(const std::vector<std::string>& leaves, Position& at, const DimNames& names, TileNode& loop) {
+    std::optional<isl::set> some;
+    for (const std::string& leaf : leaves) {
+      const OpBox* box = variants_.box(plan_.plan(leaf), at.choice);
+      if (box == nullptr) continue;
+      const isl::set own = first_loops(box->points.domain(), at.depth);
+      some = some ? some->unite(own) : own;
+    }
+    if (!some || at.known.is_subset(*some)) return;
+    IntExpr lower = loop.lower, upper = loop.upper;
+    for (const IntExpr& clause : nvptx::clauses_of(remaining_condition(some->coalesce(), at.known, names))) {
+      const std::vector<IntExpr> alternatives = nvptx::alternatives_of(clause);
+      if (alternatives.size() != 1) return;
+      const IntExpr distance = nvptx::linear_along(alternatives.front(), loop.var);
+      const std::int64_t slope = distance.coefficient(loop.var).value_or(0);
+      const IntExpr rest = distance.substitute(loop.var, IntExpr(0));
+      if (slope == 0) return;
+      if (slope < 0) upper = min(upper, floor_div(rest, -slope) + IntExpr(1));
+      if (slope > 0) lower = max(lower, floor_div(IntExpr(slope - 1) - rest, slope));
+    }
+    loop.lower = lower;
+    loop.upper = upper;
+    at.known = at.known.intersect(*some).coalesce();
   }
 
   /// Have the bounds of a loop no iteration where the loop around it leaves it out? Then it needs no condition around it.

@@ -38,6 +38,20 @@ ScalarExpr limit_for(double lowest, const ScalarExpr& factor) {
   return build::select(at_most(factor, 1), build::number(lowest), bound);
 }
 
+/// m of select(m == -inf, x, m) or select(not(m == -inf), m, x) with a finite number x, for a minimum with +inf.
+std::optional<ScalarExpr> chosen_where_finite(ReductionOp reduction, const ScalarExpr& expr) {
+  constexpr double kLargest = 0x1p64;  // of x, so that its multiples are finite
+  const double infinity =
+      reduction == ReductionOp::max ? -std::numeric_limits<double>::infinity() : std::numeric_limits<double>::infinity();
+  const bool negated = expr.args()[0].op() == ScalarOp::logical_not;
+  const ScalarExpr& test = negated ? expr.args()[0].args()[0] : expr.args()[0];
+  if (test.op() != ScalarOp::eq) return std::nullopt;
+  const ScalarExpr &m = expr.args()[negated ? 1 : 2], &number = expr.args()[negated ? 2 : 1];
+  const auto compares = [&](std::size_t k) { return test.args()[k].is_constant(infinity) && test.args()[1 - k].equals(m); };
+  const bool finite = number.op() == ScalarOp::constant && std::fabs(number.number()) <= kLargest;
+  return finite && (compares(0) || compares(1)) ? std::optional(m) : std::nullopt;
+}
+
 }  // namespace
 
 bool is_multiplied(const Monomial& factor) { return !factor.factors.empty() || std::fabs(factor.coefficient) > 1; }
@@ -57,6 +71,7 @@ ScalarExpr finite_lead(const OnlinePlan& plan, ReductionOp reduction, const Scal
 }
 
 std::optional<ScalarExpr> inside_finite_lead(ReductionOp reduction, const ScalarExpr& expr) {
+  if (expr.op() == ScalarOp::select) return chosen_where_finite(reduction, expr);
   if (expr.op() != (reduction == ReductionOp::max ? ScalarOp::max : ScalarOp::min)) return std::nullopt;
   const double sign = reduction == ReductionOp::max ? -1 : 1;
   const std::function<bool(const ScalarExpr&)> is_limit = [&](const ScalarExpr& limit) {

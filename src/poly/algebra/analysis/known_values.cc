@@ -5,8 +5,10 @@
 #include <limits>
 
 #include "poly/algebra/analysis/lead_exponents.h"
+#include "poly/algebra/analysis/range_analysis.h"
 #include "poly/algebra/values/nest_edit.h"
 #include "poly/algebra/values/polynomial.h"
+#include "poly/nest/nest_sets.h"
 
 namespace nestor {
 namespace {
@@ -71,9 +73,39 @@ bool KnownValues::is_exponential(const Statement& statement, const ScalarExpr& e
   return exponents.scale(statement, expr.args()[0], why).has_value() && !exponents.guarded();
 }
 
+/// What chose the lead's term, select(c, a, b), where it is infinite and only one of a and b can be, if `condition` is c.
+KnownValues::Known KnownValues::of_choice(const Statement& statement, const ScalarExpr& condition) const {
+  if (plan_ == nullptr || !lead_stays_) return std::nullopt;
+  const auto lead_value = tensors_.find(plan_->lead_tensor);
+  const auto instances = plan_->lead_instances.find(statement.name);
+  if (lead_value == tensors_.end() || !std::isinf(lead_value->second) || instances == plan_->lead_instances.end() ||
+      !instances->second.is_single_valued())
+    return std::nullopt;
+  const Statement& lead = nest_.statement(plan_->lead);
+  // The lead's term beside the condition, so that both have the same reads.
+  Statement seen = statement;
+  seen.domain = domain_in(nest_, statement);
+  const ScalarExpr first = import_value(seen, lead, instances->second, lead.value);
+  seen.value = ScalarExpr::make(ScalarOp::select, {condition, first, first});
+  const auto term = [&]() -> const ScalarExpr& { return seen.value.args()[1]; };
+  for (int depth = 0; depth < kDeepest && term().op() == ScalarOp::read; ++depth) {
+    if (sole_definition(nest_, seen.reads[static_cast<std::size_t>(term().ordinal())].tensor) == nullptr) return std::nullopt;
+    inline_read(nest_, seen, term().ordinal());
+  }
+  if (term().op() != ScalarOp::select || !term().args()[0].equals(seen.value.args()[0])) return std::nullopt;
+  const auto is_possible = [&](std::size_t arm) {
+    const ValueRange range = range_of(nest_, seen, term().args()[arm]);
+    return lead_value->second < 0 ? range.minus_infinity : range.plus_infinity;
+  };
+  const bool yes = is_possible(1), no = is_possible(2);
+  return yes == no ? std::nullopt : Known(yes ? 1 : 0);
+}
+
 KnownValues::Known KnownValues::of_select(const Statement& statement, const ScalarExpr& expr, int depth) const {
   const Known yes = of(statement, expr.args()[1], depth), no = of(statement, expr.args()[2], depth);
-  if (const Known condition = of(statement, expr.args()[0], depth)) return *condition != 0 ? yes : no;
+  Known condition = of(statement, expr.args()[0], depth);
+  if (!condition) condition = of_choice(statement, expr.args()[0]);
+  if (condition) return *condition != 0 ? yes : no;
   const bool same = yes && no && (*yes == *no || (std::isnan(*yes) && std::isnan(*no)));
   return same ? yes : std::nullopt;
 }

@@ -24,6 +24,7 @@ class KnownValues {
  private:
   using Known = std::optional<double>;
   Known of(const Statement& statement, const ScalarExpr& expr, int depth) const;
+  Known of_choice(const Statement& statement, const ScalarExpr& condition) const;
   Known of_select(const Statement& statement, const ScalarExpr& expr, int depth) const;
   Known of_tensor(const std::string& tensor, int depth) const;
   bool is_exponential(const Statement& statement, const ScalarExpr& expr) const;

@@ -12,6 +12,7 @@
 #include "poly/algebra/analysis/extremum_bounds.h"
 #include "poly/algebra/values/few_terms.h"
 #include "poly/algebra/values/nest_edit.h"
+#include "poly/nest/scalar_semantics.h"
 #include "support/element_codec.h"
 
 namespace nestor {
@@ -267,26 +268,40 @@ class RangeFinder : Arithmetic {
     std::vector<ValueRange> args;
     for (const ScalarExpr& arg : expr.args()) args.push_back(plain(of(statement, arg)));
     if (expr.type() != ElementType::i32) return of_function(expr.op(), args);
-    if (const auto bits = of_bits(expr)) return *bits;
+    if (const auto bits = of_bits(statement, expr, args)) return *bits;
     const ValueRange exact = of_function(expr.op(), args);
     const bool wraps =
         is_empty(exact) || exact.low < kLowestInteger || exact.high > kHighestInteger || exact.infinite() || exact.nan;
     return wraps || expr.op() == ScalarOp::div ? integer() : exact;
   }
 
-  /// Of a word whose upper bits are cleared.
-  static std::optional<ValueRange> of_bits(const ScalarExpr& expr) {
-    const auto constant = [&](std::size_t k) {
-      const ScalarExpr& arg = expr.args()[k];
-      return arg.op() == ScalarOp::constant ? arg.number() : -1;
-    };
-    if (expr.op() == ScalarOp::shift_right_logical && constant(1) >= 1 && constant(1) < 32)
-      return between(0, std::exp2(32 - constant(1)) - 1);
-    if (expr.op() != ScalarOp::bit_and) return std::nullopt;
-    for (const std::size_t k : {0, 1}) {
-      if (constant(k) >= 0) return between(0, constant(k));
+  /// Of shifts by amounts that are known, and of words whose upper bits are cleared.
+  std::optional<ValueRange> of_bits(const Statement& statement, const ScalarExpr& expr, const std::vector<ValueRange>& args) {
+    if (const auto shift = semantics::signed_shift_of(expr))
+      return shifted(plain(of(statement, shift->word)), plain(of(statement, shift->amount)), -1);
+    switch (expr.op()) {
+      case ScalarOp::shift_right_logical:
+        if (args[0].low < 0 && args[1].low >= 1 && args[1].high < 32) return between(0, std::exp2(32 - args[1].low) - 1);
+        return args[0].low >= 0 ? shifted(args[0], args[1], -1) : std::nullopt;
+      case ScalarOp::shift_left:
+        return shifted(args[0], args[1], 1);
+      case ScalarOp::bit_and:
+        if (args[0].low < 0 && args[1].low < 0) return std::nullopt;
+        return between(
+            0, std::min(args[0].low < 0 ? kHighestInteger : args[0].high, args[1].low < 0 ? kHighestInteger : args[1].high));
+      default:
+        return std::nullopt;
     }
-    return std::nullopt;
+  }
+
+  /// x 2^n or floor(x / 2^n), by `direction`, if amounts are shifts and nothing overflows.
+  static std::optional<ValueRange> shifted(const ValueRange& x, const ValueRange& amount, int direction) {
+    if (is_empty(x) || is_empty(amount) || amount.low < 0 || amount.high > 31) return std::nullopt;
+    const auto at = [&](double value, double bits) { return std::floor(value * std::exp2(direction * bits)); };
+    const double low = std::min(at(x.low, amount.low), at(x.low, amount.high)),
+                 high = std::max(at(x.high, amount.low), at(x.high, amount.high));
+    if (low < kLowestInteger || high > kHighestInteger) return std::nullopt;
+    return between(low, high);
   }
 
   ValueRange of_tensor(const std::string& name) {

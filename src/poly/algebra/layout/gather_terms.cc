@@ -295,6 +295,10 @@ class Gatherer {
       const isl::set written = to_copy.range();
       to_copy = to_copy.intersect_range(written.subtract(again));
       again = again.unite(written).coalesce();
+      if (to_copy.is_empty()) {  // the sum reads none of its elements, and nothing else does
+        erase_statement(result_, writer->name);
+        continue;
+      }
       Statement other;
       other.name = writer->name;
       other.dims = copy.dims;

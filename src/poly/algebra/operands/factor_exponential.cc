@@ -50,12 +50,6 @@ constexpr double kLeast = 0x1p-46;
 constexpr ElementType kHalf = ElementType::bf16;
 constexpr int kHalves = 3;  ///< products of halves in the sum
 
-/// Has every element of the result all terms, from 0 on?
-bool has_all_terms(const Nest& nest, const Statement& sum, int reduced) {
-  const isl::set box = below(without_dims(domain_in(nest, sum), {reduced}), reduced, extent_of(nest, sum.domain, reduced));
-  return domain_in(nest, sum).is_equal(box);
-}
-
 /// The box around points whose dims are `dims` of the sum's: of products for all of them, where results are a triangle.
 isl::set box_around(const Nest& nest, const Statement& sum, const isl::set& points, const std::vector<int>& dims) {
   std::vector<int> all;

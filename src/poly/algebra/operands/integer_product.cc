@@ -8,8 +8,8 @@
 //            Where such sums are too long, k = C u + t: P_u = sum over t of a' b', H = sum over u of floor(P_u / 4096), L = sum over u of the
 //            rest, and r = (i32(H) << 12) + i32(L).
 // Conditions A and B are what ranges say, else the most that leaves A B K <= 2^22, 256 at most and 127 at least; K is 256 at most unless ranges
-//            tell both; both sums stand alone in their loops; nobody reads r before it is complete; the points of each side are a box. C is the
-//            largest power of two, 128 at most and 64 at least, with A B C <= 2^22, and K is 4096 C at most.
+//            tell both; both sums stand alone in their loops; nobody reads r before it is complete; the points of each side are a box; elements
+//            have all K terms. C is the largest power of two, 128 at most and 64 at least, with A B C <= 2^22, and K is 4096 C at most.
 // Proof      Integers up to 256 are numbers of bf16. Partial sums of P are integers up to 2^22, which f32 and tensor cores add up exactly. An
 //            infinity among a' or b' makes P infinite or NaN, also beside 0, so a finite P has no other factors. H and L are sums of K integers
 //            from 0 to 65535, below 2^24: exact as well. 65536 H + L is the sum of a b modulo 2^32, as that of i32 is. Of chunks, H adds up at
@@ -155,9 +155,8 @@ std::optional<IntegerProduct> product_of(const Nest& nest, const Statement& sum,
                         IntegerFactor{memory_order(sum, sum.value.args()[1], second)}}};
   if (!terms || !choose_limits(nest, sum, static_cast<double>(*terms), found)) return std::nullopt;
   why = "elements have other terms each, or the points of a side are no box";
-  std::set<int> all = first;
-  all.insert(second.begin(), second.end());
-  if (!is_box_along(nest, sum, all)) return std::nullopt;
+  if (!has_all_terms(nest, sum, found.reduced) || !is_box_along(nest, sum, first) || !is_box_along(nest, sum, second))
+    return std::nullopt;
   why = "";
   return found;
 }

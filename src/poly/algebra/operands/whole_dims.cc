@@ -40,6 +40,11 @@ bool is_box_along(const Nest& nest, const Statement& statement, const std::set<i
   return points.is_equal(box);
 }
 
+bool has_all_terms(const Nest& nest, const Statement& sum, int reduced) {
+  const isl::set box = below(without_dims(domain_in(nest, sum), {reduced}), reduced, extent_of(nest, sum.domain, reduced));
+  return domain_in(nest, sum).is_equal(box);
+}
+
 isl::set with_any_values(const Nest& nest, const Statement& statement, int a, int b) {
   return without_dims(domain_in(nest, statement), {a, b});
 }

@@ -23,6 +23,9 @@ isl::set without_dims(const isl::set& set, const std::vector<int>& dims);
 /// Are the points a box along these dims, whatever the others are? Then all that follow these dims alone share one table.
 bool is_box_along(const Nest& nest, const Statement& statement, const std::set<int>& dims);
 
+/// Has every element of a sum's result all terms, from 0 on?
+bool has_all_terms(const Nest& nest, const Statement& sum, int reduced);
+
 /// The domain with any values of two dims.
 isl::set with_any_values(const Nest& nest, const Statement& statement, int a, int b);
 

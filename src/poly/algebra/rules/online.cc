@@ -204,11 +204,52 @@ bool can_mark_rows(const Nest& nest, const OnlinePlan& plan) {
   return !plan.masked || with_marked_rows(nest, plan, nullptr).has_value();
 }
 
+/// The nest with definitions that are m, or m kept finite, computed where they are read: exponents may subtract one of these.
+Nest with_lead_inside(const Nest& nest, const std::string& lead) {
+  const Statement& extremum = nest.statement(lead);
+  const auto is_lead = [&](const Statement& definition, const Nest& within) {
+    if (definition.reduction || within.tensor(definition.write.tensor).role != TensorRole::temporary ||
+        within.tensor(definition.write.tensor).type != ElementType::f32 ||
+        sole_definition(within, definition.write.tensor) != &definition)
+      return false;
+    const auto inside = inside_finite_lead(*extremum.reduction, definition.value);
+    return plain_read_of(definition, inside.value_or(definition.value), extremum.write.tensor).has_value();
+  };
+  Nest result = nest;
+  for (bool again = extremum.reduction.has_value(); again;) {
+    again = false;
+    const Nest before = result;
+    for (const Statement& definition : before.statements) {
+      if (!is_lead(definition, before)) continue;
+      for (Statement& reader : result.statements) {
+        for (std::size_t k = 0; k < reader.reads.size(); ++k) {
+          if (reader.reads[k].tensor != definition.write.tensor || !may_recompute(before, definition, reader)) continue;
+          inline_read(before, reader, static_cast<int>(k));
+          again = true;
+          k = static_cast<std::size_t>(-1);  // reads have other places now
+        }
+      }
+      if (again) break;
+    }
+    if (again) drop_unused(result);
+  }
+  return result;
+}
+
+/// The nest, or with_lead_inside, whichever has exponentials of the lead; the nest itself where none has.
+Nest prepared_for(const Nest& nest, const std::string& lead) {
+  if (analyse_online(nest, lead)) return nest;
+  Nest inside = with_lead_inside(nest, lead);
+  return inside.find_statement(lead) != nullptr && analyse_online(inside, lead) ? inside : nest;
+}
+
 std::vector<RuleMatch> find(const Nest& nest) {
   std::vector<RuleMatch> matches;
   for (const Statement& statement : nest.statements) {
-    const auto plan = analyse_online(nest, statement.name);
-    if (!plan || !can_mark_rows(nest, *plan)) continue;
+    if (statement.reduction != ReductionOp::max && statement.reduction != ReductionOp::min) continue;
+    const Nest prepared = prepared_for(nest, statement.name);
+    const auto plan = analyse_online(prepared, statement.name);
+    if (!plan || !can_mark_rows(prepared, *plan)) continue;
     matches.push_back({"online",
                        {statement.name},
                        fmt::format("{} and {} accumulate together with {}", statement.name, fmt::join(plan->followers, ", "),
@@ -229,9 +270,10 @@ double threshold_argument(const std::vector<std::string>& target) {
   return threshold;
 }
 
-RuleResult apply(const Nest& nest, const std::vector<std::string>& target) {
-  const std::string lead = statement_argument(nest, "online", target, target.size() == 2 ? 2 : 1);
+RuleResult apply(const Nest& given, const std::vector<std::string>& target) {
+  const std::string lead = statement_argument(given, "online", target, target.size() == 2 ? 2 : 1);
   const double threshold = target.size() == 2 ? threshold_argument(target) : 0;
+  const Nest nest = prepared_for(given, lead);
   std::string why;
   if (!analyse_online(nest, lead, &why)) refuse_rule("online", lead, why);
   Nest result = prepare_online(nest, lead);

@@ -21,6 +21,8 @@ const Rule& local_extremum_rule();
 const Rule& prefix_reduction_rule();
 const Rule& leave_out_rule();
 const Rule& early_definitions_rule();
+const Rule& scalars_first_rule();
+const Rule& dense_terms_rule();
 const Rule& reroll_sums_rule();
 const Rule& reroll_terms_rule();
 const Rule& unskew_dims_rule();

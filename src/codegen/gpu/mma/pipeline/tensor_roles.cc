@@ -136,7 +136,38 @@ std::string StepCounter::before(std::size_t block, std::size_t at, const std::st
 
 namespace {
 
-/// Where a condition over a loop's variable holds. What is not linear in it is a problem.
+/// isl text of a number, with `counter` for the loop's variable; empty where it is no sum of multiples and quotients of that.
+std::string number_text(const IntExpr& expr, const std::string& var, const std::string& counter, BoundSpace& bounds) {
+  if (!expr.uses(var)) return bounds.value(expr);
+  if (expr.op() == IntOp::variable) return counter;
+  const auto of = [&](std::size_t k) { return number_text(expr.args()[k], var, counter, bounds); };
+  const auto joined = [&](const char* sign) {
+    const std::string a = of(0), b = of(1);
+    return a.empty() || b.empty() ? std::string() : fmt::format("({} {} {})", a, sign, b);
+  };
+  switch (expr.op()) {
+    case IntOp::add:
+      return joined("+");
+    case IntOp::sub:
+      return joined("-");
+    case IntOp::mul:
+      for (const std::size_t k : {0, 1}) {
+        const auto factor = expr.args()[k].as_constant();
+        const std::string other = factor ? of(1 - k) : std::string();
+        if (!other.empty()) return fmt::format("{}*({})", *factor, other);
+      }
+      return "";
+    case IntOp::floor_div: {
+      const auto divisor = expr.args()[1].as_constant();
+      const std::string dividend = divisor && *divisor > 0 ? of(0) : std::string();
+      return dividend.empty() ? dividend : fmt::format("floor(({})/{})", dividend, *divisor);
+    }
+    default:
+      return "";
+  }
+}
+
+/// Where a condition over a loop's variable holds. What has neither its multiples nor quotients of these alone is a problem.
 std::string where_text(const IntExpr& condition, const std::string& var, const std::string& counter, BoundSpace& bounds,
                        std::vector<std::string>& problems) {
   if (condition.op() == IntOp::logical_and || condition.op() == IntOp::logical_or) {
@@ -155,13 +186,15 @@ std::string where_text(const IntExpr& condition, const std::string& var, const s
     std::vector<std::string> alternatives;
     for (const IntExpr& distance : alternatives_of(clause)) {
       const auto slope = distance.coefficient(var);
-      if (!slope) {
+      const std::string text = slope ? term(distance, *slope) : number_text(distance, var, counter, bounds);
+      if (text.empty()) {
         alternatives.clear();
         break;
       }
-      alternatives.push_back(term(distance, *slope) + " >= 0");
+      alternatives.push_back(text + " >= 0");
     }
-    if (alternatives.empty()) problems.push_back(fmt::format("{} is not linear in {}", clause.str(), var));
+    if (alternatives.empty())
+      problems.push_back(fmt::format("{} is not made of multiples and quotients of {}", clause.str(), var));
     if (!alternatives.empty()) all.push_back(fmt::format("({})", fmt::join(alternatives, " or ")));
   }
   return all.empty() ? "0 = 0" : fmt::format("({})", fmt::join(all, " and "));

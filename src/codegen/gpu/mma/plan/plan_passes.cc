@@ -50,20 +50,11 @@ bool never_negative(const Affine& gap, const std::vector<Affine>& ends) {
   });
 }
 
-/// Quotients that the expression adds up or takes away.
-void collect_quotients(const IntExpr& expr, std::vector<IntExpr>& quotients) {
-  if (expr.op() == IntOp::floor_div && expr.args()[1].as_constant()) return quotients.push_back(expr);
-  if (expr.op() != IntOp::add && expr.op() != IntOp::sub && expr.op() != IntOp::mul) return;
-  for (const IntExpr& arg : expr.args()) collect_quotients(arg, quotients);
-}
-
 /// Forms that are negative where the distance is, and nowhere else: as it is, and with one of its quotients multiplied out, such as the bounds
 /// of taps that lie apart have them.
 std::vector<Affine> forms_of(const IntExpr& distance) {
   std::vector<Affine> forms{affine_of(distance)};
-  std::vector<IntExpr> quotients;
-  collect_quotients(distance, quotients);
-  for (const IntExpr& quotient : quotients) {
+  for (const IntExpr& quotient : quotients_in(distance)) {
     const Affine as_term = affine_of(quotient), &plain = forms.front();
     const auto known = plain.terms.find(as_term.terms.begin()->first);
     if (known == plain.terms.end() || std::abs(known->second) != 1) continue;

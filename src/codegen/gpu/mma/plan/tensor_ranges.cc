@@ -39,12 +39,13 @@ struct ClauseRange {
 
   /// Adds the iterations at which a distance is >= 0; undefined: no number.
   void add(const std::optional<IntExpr>& distance, const std::string& var) {
-    const auto slope = distance ? distance->coefficient(var) : std::nullopt;
+    const IntExpr along = distance ? linear_along(*distance, var) : IntExpr();
+    const auto slope = distance ? along.coefficient(var) : std::nullopt;
     if (!slope) {
       linear = false;
       return;
     }
-    const IntExpr rest = distance->substitute(var, IntExpr(0));
+    const IntExpr rest = along.substitute(var, IntExpr(0));
     if (*slope == 0) {
       const IntExpr holds = IntExpr::make(IntOp::ge, {rest, IntExpr(0)});
       always = always.defined() ? IntExpr::make(IntOp::logical_or, {always, holds}) : holds;

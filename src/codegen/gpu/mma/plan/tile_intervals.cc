@@ -96,7 +96,8 @@ std::optional<Interval> interval_of(const std::vector<IntExpr>& piece, const std
   IntExpr from = within.from, to = within.to, holds;
   std::vector<IntExpr> firsts, ends;
   for (const IntExpr& asked : piece) {
-    const std::optional<IntExpr> distance = distance_of(asked);
+    std::optional<IntExpr> distance = distance_of(asked);
+    if (distance) distance = linear_along(*distance, var);
     const auto slope = distance ? distance->coefficient(var) : std::nullopt;
     if (!slope) return std::nullopt;
     const IntExpr rest = distance->substitute(var, IntExpr(0));
