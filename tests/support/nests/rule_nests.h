@@ -13,6 +13,7 @@
 #include "support/nests/exponential_nests.h"
 #include "support/nests/gathered_nests.h"
 #include "support/nests/heads_in_columns.h"
+#include "support/nests/hidden_rows.h"
 #include "support/nests/integer_nests.h"
 #include "support/nests/masked_images.h"
 #include "support/nests/masked_scores.h"
@@ -120,6 +121,13 @@ inline const std::vector<RuleNests>& rule_nests() {
                               .element = dice.of<Text>({"loss[b, i, j]", "product[b, i, j]"})});
        }},
       {"early_definitions", [](Dice& dice) { return dice.chance(0.3) ? bordered_steps() : some_stepped_row(dice); }},
+      {"online",
+       [](Dice& dice) {
+         if (dice.chance(0.5))
+           return hidden_weights(dice.of<double>({-1e30, -1e30, -infinity()}), dice.of<Text>({"c[j]", "c[j]", "c[0]"}));
+         const ScalarExpr infinite = ScalarExpr::make(ScalarOp::eq, {read(0), number(-infinity())});
+         return safe_rows(ScalarExpr::make(ScalarOp::select, {infinite, number(dice.of<double>({0, 3, -infinity()})), read(0)}));
+       }},
       {"dense_terms",
        [](Dice& dice) {
          return spread_filter(2 + dice.below(4), dice.below(5),
