@@ -111,16 +111,21 @@ isl::set conjunction_around(const isl::set& set) {
 }
 
 isl::set with_few_constraints(const isl::set& set, const isl::set& known) {
+  constexpr int kFewParts = 6;  // of which each is compared with all
   if (!is_union(set)) return set;
   const isl::set parts = isl::manage(isl_set_compute_divs(set.copy()));
-  const isl::set around = conjunction_around(parts);
-  const bool divided = has_divisions(parts), one = divided && known.intersect(around).is_subset(set);
+  const bool divided = has_divisions(parts), few = isl_set_n_basic_set(parts.get()) <= kFewParts;
   std::vector<isl::set> wide;
-  (one       ? around
-   : divided ? parts
-             : set)
-      .foreach_basic_set([&](const isl::basic_set& part) { wide.push_back(widened(part, set, known)); });
-  return union_of(divided ? needed_parts(std::move(wide), known) : wide, set);
+  if (!divided || !few) {
+    set.foreach_basic_set([&](const isl::basic_set& part) {
+      wide.push_back(isl_basic_set_dim(part.get(), isl_dim_div) > 0 ? isl::set(part) : widened(part, set, known));
+    });
+    return union_of(wide, set);
+  }
+  const isl::set around = conjunction_around(parts);
+  const bool one = known.intersect(around).is_subset(set);
+  (one ? around : parts).foreach_basic_set([&](const isl::basic_set& part) { wide.push_back(widened(part, set, known)); });
+  return union_of(needed_parts(std::move(wide), known), set);
 }
 
 }  // namespace nestor

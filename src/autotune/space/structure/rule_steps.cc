@@ -263,7 +263,7 @@ std::vector<Step> with_threshold(std::vector<Step> steps, const std::set<std::st
 
 bool enabled_by_default(const std::string& rule) {
   return rule != kSplittingRule && rule != kRecomputingRule && rule != kAgainRule && rule != kAcrossRule &&
-         rule != kFoldingRule && !is_for_products(rule);
+         rule != kFoldingRule && rule != "dense_terms" && !is_for_products(rule);
 }
 
 bool is_for_products(const std::string& rule) {
