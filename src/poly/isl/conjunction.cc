@@ -66,12 +66,6 @@ isl::set union_of(const std::vector<isl::set>& parts, const isl::set& like) {
   return result;
 }
 
-bool has_divisions(const isl::set& set) {
-  bool found = false;
-  set.foreach_basic_set([&](const isl::basic_set& part) { found = found || isl_basic_set_dim(part.get(), isl_dim_div) > 0; });
-  return found;
-}
-
 /// Without parts that the others have within `known`.
 std::vector<isl::set> needed_parts(std::vector<isl::set> parts, const isl::set& known) {
   for (std::size_t k = 0; k < parts.size();) {
@@ -99,6 +93,12 @@ int constraints_in(const isl::set& set) {
 
 bool is_union(const isl::map& map) { return isl_map_n_basic_map(map.get()) > 1; }
 bool is_union(const isl::set& set) { return isl_set_n_basic_set(set.get()) > 1; }
+
+bool has_divisions(const isl::set& set) {
+  bool found = false;
+  set.foreach_basic_set([&](const isl::basic_set& part) { found = found || isl_basic_set_dim(part.get(), isl_dim_div) > 0; });
+  return found;
+}
 
 isl::map conjunction_around(const isl::map& map) {
   if (!is_union(map)) return map;

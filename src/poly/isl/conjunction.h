@@ -18,6 +18,9 @@ isl::set with_few_constraints(const isl::set& set, const isl::set& known);
 /// How many constraints its parts have together.
 int constraints_in(const isl::set& set);
 
+/// Has a condition of a part a division?
+bool has_divisions(const isl::set& set);
+
 /// Has it more than one part?
 bool is_union(const isl::map& map);
 bool is_union(const isl::set& set);

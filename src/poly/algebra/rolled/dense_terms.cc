@@ -17,6 +17,7 @@
 
 #include "poly/algebra/rules/rule_list.h"
 #include "poly/algebra/values/nest_edit.h"
+#include "poly/isl/conjunction.h"
 #include "poly/isl/isl_tools.h"
 #include "poly/nest/nest_sets.h"
 
@@ -33,10 +34,7 @@ struct SparseDim {
 
 /// The greatest common divisor of differences of the dim's values, all others being equal; 1 if nothing shows.
 long stride_of(const Nest& nest, const Statement& sum, int dim) {
-  bool divides = false;
-  sum.domain.foreach_basic_set(
-      [&](const isl::basic_set& part) { divides = divides || isl_basic_set_dim(part.get(), isl_dim_div) > 0; });
-  if (!divides) return 1;
+  if (!has_divisions(sum.domain)) return 1;
   const isl::set domain = domain_in(nest, sum);
   const isl::map others =
       isl::manage(isl_map_project_out(isl_set_identity(domain.copy()), isl_dim_out, static_cast<unsigned>(dim), 1));

@@ -205,8 +205,10 @@ bool can_mark_rows(const Nest& nest, const OnlinePlan& plan) {
 }
 
 /// The nest with definitions that are m, or m kept finite, computed where they are read: exponents may subtract one of these.
-Nest with_lead_inside(const Nest& nest, const std::string& lead) {
+/// Nothing where it has none.
+std::optional<Nest> with_lead_inside(const Nest& nest, const std::string& lead) {
   const Statement& extremum = nest.statement(lead);
+  if (!extremum.reduction) return std::nullopt;
   const auto is_lead = [&](const Statement& definition, const Nest& within) {
     if (definition.reduction || within.tensor(definition.write.tensor).role != TensorRole::temporary ||
         within.tensor(definition.write.tensor).type != ElementType::f32 ||
@@ -216,7 +218,8 @@ Nest with_lead_inside(const Nest& nest, const std::string& lead) {
     return plain_read_of(definition, inside.value_or(definition.value), extremum.write.tensor).has_value();
   };
   Nest result = nest;
-  for (bool again = extremum.reduction.has_value(); again;) {
+  bool inlined = false;
+  for (bool again = true; again;) {
     again = false;
     const Nest before = result;
     for (const Statement& definition : before.statements) {
@@ -232,23 +235,31 @@ Nest with_lead_inside(const Nest& nest, const std::string& lead) {
       if (again) break;
     }
     if (again) drop_unused(result);
+    inlined = inlined || again;
   }
-  return result;
+  return inlined ? std::optional(std::move(result)) : std::nullopt;
 }
 
-/// The nest, or with_lead_inside, whichever has exponentials of the lead; the nest itself where none has.
-Nest prepared_for(const Nest& nest, const std::string& lead) {
-  if (analyse_online(nest, lead)) return nest;
-  Nest inside = with_lead_inside(nest, lead);
-  return inside.find_statement(lead) != nullptr && analyse_online(inside, lead) ? inside : nest;
+/// The nest, or with_lead_inside, whichever has exponentials of the lead, and its plan; the nest itself without one where none has.
+struct PreparedNest {
+  Nest nest;
+  std::optional<OnlinePlan> plan;
+};
+
+PreparedNest prepared_for(const Nest& nest, const std::string& lead, std::string* why = nullptr) {
+  if (auto plan = analyse_online(nest, lead, why)) return {nest, std::move(plan)};
+  auto inside = with_lead_inside(nest, lead);
+  if (inside && inside->find_statement(lead) != nullptr) {
+    if (auto plan = analyse_online(*inside, lead)) return {std::move(*inside), std::move(plan)};
+  }
+  return {nest, std::nullopt};
 }
 
 std::vector<RuleMatch> find(const Nest& nest) {
   std::vector<RuleMatch> matches;
   for (const Statement& statement : nest.statements) {
     if (statement.reduction != ReductionOp::max && statement.reduction != ReductionOp::min) continue;
-    const Nest prepared = prepared_for(nest, statement.name);
-    const auto plan = analyse_online(prepared, statement.name);
+    const auto [prepared, plan] = prepared_for(nest, statement.name);
     if (!plan || !can_mark_rows(prepared, *plan)) continue;
     matches.push_back({"online",
                        {statement.name},
@@ -273,10 +284,10 @@ double threshold_argument(const std::vector<std::string>& target) {
 RuleResult apply(const Nest& given, const std::vector<std::string>& target) {
   const std::string lead = statement_argument(given, "online", target, target.size() == 2 ? 2 : 1);
   const double threshold = target.size() == 2 ? threshold_argument(target) : 0;
-  const Nest nest = prepared_for(given, lead);
   std::string why;
-  if (!analyse_online(nest, lead, &why)) refuse_rule("online", lead, why);
-  Nest result = prepare_online(nest, lead);
+  const PreparedNest prepared = prepared_for(given, lead, &why);
+  if (!prepared.plan) refuse_rule("online", lead, why);
+  Nest result = prepare_online(prepared.nest, lead);
   const auto plan = analyse_online(result, lead, &why);
   if (!plan) internal_error("rule online lost {} while preparing it: {}", lead, why);
   if (threshold > 0) {
