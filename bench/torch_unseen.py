@@ -100,7 +100,7 @@ def peers(args, operator, sizes, inputs):
     forms = {"compile": lambda: compiled(plain), "autotune": lambda: compiled(plain, mode="max-autotune-no-cudagraphs"),
              "eager": lambda: plain}
     if operator.flex:
-        flex = operator.flex_at(sizes, inputs[0].device)
+        flex = operator.flex_at(sizes, inputs)
         forms["flex"] = lambda: flex if args.device == "host" else compiled(flex)
     if operator.cudnn and args.device != "host":
         forms["cudnn"] = lambda: compiled(operator.cudnn)

@@ -23,6 +23,7 @@ class Operator(typing.NamedTuple):
     draw: dict = {}
     flex: typing.Callable = None  # (*inputs, mask) to outputs, by FlexAttention
     seen: typing.Callable = None  # of sizes to FlexAttention's mask_mod, or to it and the number of tokens; None: queries see all keys
+    seen_of: typing.Callable = None  # of sizes and inputs to FlexAttention's mask_mod, where data decides
     cudnn: typing.Callable = None  # as plain, with attention by cuDNN
 
     @property
@@ -58,9 +59,12 @@ class Operator(typing.NamedTuple):
         """`plain` with the sizes that it must be told."""
         return functools.partial(self.plain, **{name: sizes[name] for name in self.told}) if self.told else self.plain
 
-    def flex_at(self, sizes, device):
-        """`flex` as a function of the inputs alone, with its block mask."""
-        mask = None
+    def flex_at(self, sizes, inputs):
+        """`flex` as a function of the inputs alone, with its block mask, which is made once."""
+        mask, device = None, inputs[0].device
+        if self.seen_of:
+            length = inputs[0].shape[-2]
+            mask = create_block_mask(self.seen_of(sizes, inputs), len(inputs[0]), inputs[0].shape[1], length, length, device=device)
         if self.seen:
             seen = self.seen(sizes)
             seen, length = seen if isinstance(seen, tuple) else (seen, sizes["length"])

@@ -22,8 +22,9 @@ namespace {
 
 /// Rules among the steps that need finite values.
 struct AskingRules {
-  std::set<std::string> tensors;  ///< that they need
-  std::vector<Nest> nests;        ///< that they are applied to
+  std::set<std::string> tensors;     ///< that they need
+  std::set<std::string> everywhere;  ///< of which they need all elements
+  std::vector<Nest> nests;           ///< that they are applied to
 };
 
 AskingRules asking_rules(const Schedule& schedule) {
@@ -37,9 +38,10 @@ AskingRules asking_rules(const Schedule& schedule) {
   Schedule before(schedule.original_nest());
   for (auto step = steps.begin(); step != rest; ++step) {
     if (asks(*step)) {
-      for (std::string& tensor : rule(step->args.front().get<std::string>()).finite(before.nest()))
-        found.tensors.insert(std::move(tensor));
-      found.nests.push_back(before.nest());
+      const Rule& asking = rule(step->args.front().get<std::string>());
+      for (std::string& tensor : asking.finite(before.nest()))
+        (asking.finite_everywhere ? found.everywhere : found.tensors).insert(std::move(tensor));
+      if (!asking.finite_everywhere) found.nests.push_back(before.nest());
     }
     before = before.apply(*step);
   }
@@ -291,7 +293,9 @@ class MaskedElements {
 
 std::vector<std::string> finite_tensors(const Schedule& schedule, const ProgramProof& proof,
                                         const std::vector<std::string>& products) {
-  std::set<std::string> tensors = asking_rules(schedule).tensors;
+  AskingRules asking = asking_rules(schedule);
+  std::set<std::string> tensors = std::move(asking.tensors);
+  tensors.merge(asking.everywhere);
   tensors.insert(proof.finite.begin(), proof.finite.end());
   tensors.insert(products.begin(), products.end());
   return {tensors.begin(), tensors.end()};
@@ -315,6 +319,14 @@ ElementLists masked_places(const Schedule& schedule, const std::vector<std::stri
       if (as_defined) defined.add(name, masked);
     } else if (as_defined) {
       defined.add(name, rewritten ? defined.everything(*as_defined) : defined.masked(*as_defined));
+    }
+  }
+  for (const std::string& name : asking.everywhere) {
+    const Tensor *as_defined = find_tensor(schedule.original_nest(), name), *as_final = find_tensor(schedule.nest(), name);
+    if (as_defined) {
+      defined.add(name, defined.everything(*as_defined));
+    } else if (as_final) {
+      final.add(name, final.everything(*as_final));
     }
   }
   ElementLists lists;

@@ -47,6 +47,21 @@ void draw_words(HostTensor& tensor, const CounterRandom& random) {
     tensor.set(k, static_cast<double>(static_cast<std::int32_t>(random.at(static_cast<std::uint64_t>(k)) >> 32)));
 }
 
+/// Elements of a stretch along each dim become its first one: documents that are packed, blocks that are chosen.
+void draw_stretches(HostTensor& tensor) {
+  constexpr std::int64_t kStretches = 16;
+  std::vector<std::int64_t> at(tensor.shape.size(), 0);
+  for (std::int64_t k = 0; k < tensor.elements(); ++k) {
+    std::int64_t first = 0;
+    for (std::size_t dim = 0; dim < at.size(); ++dim) {
+      const std::int64_t stretch = std::max<std::int64_t>(tensor.shape[dim] / kStretches, 1);
+      first = first * tensor.shape[dim] + at[dim] / stretch * stretch;
+    }
+    if (first != k) tensor.set(k, tensor.get(first));
+    for (std::size_t dim = at.size(); dim-- > 0 && ++at[dim] == tensor.shape[dim];) at[dim] = 0;
+  }
+}
+
 }  // namespace
 
 HostTensors make_inputs(const Nest& nest, const Sizes& sizes, std::uint64_t seed) {
@@ -66,7 +81,11 @@ HostTensors make_inputs(const Nest& nest, const Sizes& sizes, std::uint64_t seed
         draw_words(data, CounterRandom(own_seed));
       } else {
         fill_random(tensor.type, data.bytes.data(), data.elements(), own_seed);
-        if (range != ranges.end()) keep_in_range(data, range->second);
+        if (range != ranges.end() && range->second.hides) {
+          draw_stretches(data);
+        } else if (range != ranges.end()) {
+          keep_in_range(data, range->second);
+        }
       }
     }
     arguments.emplace(tensor.name, std::move(data));

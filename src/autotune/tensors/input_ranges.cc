@@ -39,6 +39,8 @@ class Demands {
       case ScalarOp::le:
         is_place(statement, node.args()[0], node.args()[1]);
         return is_place(statement, node.args()[1], node.args()[0]);
+      case ScalarOp::select:
+        return hides(statement, node);
       case ScalarOp::bit_and:
       case ScalarOp::bit_or:
       case ScalarOp::bit_xor:
@@ -64,6 +66,19 @@ class Demands {
     if (expr.op() != ScalarOp::read) return nullptr;
     const Tensor& tensor = nest_.tensor(statement.reads[static_cast<std::size_t>(expr.ordinal())].tensor);
     return tensor.role == TensorRole::input && tensor.type == ElementType::i32 ? &tensor : nullptr;
+  }
+
+  /// What decides whether a value stands there or a number that hides it.
+  void hides(const Statement& statement, const ScalarExpr& choice) {
+    constexpr double kHidden = -1000;
+    const auto is_hidden = [](const ScalarExpr& value) { return value.op() == ScalarOp::constant && value.number() <= kHidden; };
+    if (!is_hidden(choice.args()[1]) && !is_hidden(choice.args()[2])) return;
+    choice.args()[0].visit([&](const ScalarExpr& node) {
+      if (node.op() != ScalarOp::read) return;
+      const Tensor& tensor = nest_.tensor(statement.reads[static_cast<std::size_t>(node.ordinal())].tensor);
+      if (tensor.role == TensorRole::input && (tensor.type == ElementType::i32 || tensor.type == ElementType::boolean))
+        ranges_[tensor.name].hides = true;
+    });
   }
 
   /// Integers whose bits are told apart: packed weights, sets.

@@ -15,6 +15,8 @@ struct InputRange {
   /// Of integers that are compared with indices: one beyond the last of these, a function of the sizes. Null: they are not.
   isl::pw_aff places;
   bool word = false;  ///< bits of an integer are told apart: any 32 of them, unless it is a place
+  /// Integers or conditions that decide which values a large negative number hides, as masks do: neighbours are mostly alike.
+  bool hides = false;
 };
 
 /// Of inputs of floats, by name: ranges that keep roots and logarithms of sums, products and quotients of inputs from NaN. What is not found

@@ -55,6 +55,7 @@ const std::vector<Rule>& rules() {
                                      split_reduction_rule(),
                                      reciprocal_rule(),
                                      masked_product_rule(),
+                                     skip_blocks_rule(),
                                      materialize_factor_rule(),
                                      late_definitions_rule(),
                                      early_definitions_rule(),

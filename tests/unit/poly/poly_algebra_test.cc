@@ -59,18 +59,19 @@ TEST(Algebra, RulesCarryTheirProofAndRounding) {
     names.push_back(rule.name);
     EXPECT_FALSE(rule.summary.empty() || rule.proof.empty() || rule.rounding.empty()) << rule.name;
   }
-  EXPECT_THAT(names, testing::UnorderedElementsAre(
-                         "reassociate", "online", "moments", "defer_factor", "neutral_terms", "exp2_scale", "simplify",
-                         "split_reduction", "reciprocal", "keep_result", "factor_extremum", "fixed_extremum", "start_extremum",
-                         "materialize_factor", "late_definitions", "zero_terms", "skip_zeros", "narrow_copies", "gather_terms",
-                         "batch_first", "slice_product", "slice_results", "terms_last", "columns_last", "skip_neutral",
-                         "join_rows", "join_results", "join_sums", "repeat_product", "recompute", "keep_sums", "split_terms",
-                         "expand_squares", "copy_rows", "product_again", "product_across", "round_operand", "separate_sums",
-                         "nest_products", "nest_sums", "factor_exponential", "integer_product", "bf16x6", "bf16x3", "join_dims",
-                         "repeat_elements", "row_reduction", "gather_rows", "join_short_rows", "forward_pieces", "nest_operands",
-                         "log_quotient", "split_dims", "finite_masks", "nest_extrema", "prefix_reduction", "reroll_sums",
-                         "reroll_terms", "chain_order", "leave_out", "early_definitions", "unskew_dims", "gather_sums",
-                         "flatten_sums", "local_extremum", "fold_storage", "masked_product", "scalars_first", "dense_terms"));
+  EXPECT_THAT(
+      names, testing::UnorderedElementsAre(
+                 "reassociate", "online", "moments", "defer_factor", "neutral_terms", "exp2_scale", "simplify", "split_reduction",
+                 "reciprocal", "keep_result", "factor_extremum", "fixed_extremum", "start_extremum", "materialize_factor",
+                 "late_definitions", "zero_terms", "skip_zeros", "narrow_copies", "gather_terms", "batch_first", "slice_product",
+                 "slice_results", "terms_last", "columns_last", "skip_neutral", "join_rows", "join_results", "join_sums",
+                 "repeat_product", "recompute", "keep_sums", "split_terms", "expand_squares", "copy_rows", "product_again",
+                 "product_across", "round_operand", "separate_sums", "nest_products", "nest_sums", "factor_exponential",
+                 "integer_product", "bf16x6", "bf16x3", "join_dims", "repeat_elements", "row_reduction", "gather_rows",
+                 "join_short_rows", "forward_pieces", "nest_operands", "log_quotient", "split_dims", "finite_masks",
+                 "nest_extrema", "prefix_reduction", "reroll_sums", "reroll_terms", "chain_order", "leave_out",
+                 "early_definitions", "unskew_dims", "gather_sums", "flatten_sums", "local_extremum", "fold_storage",
+                 "masked_product", "scalars_first", "dense_terms", "skip_blocks"));
 }
 
 TEST(Algebra, ReciprocalMakesAQuotientByARowsValueAProduct) {

@@ -155,6 +155,22 @@ std::optional<std::set<std::string>> without_composites_beside_chunks(RuleVarian
 
 std::set<std::string> rules_for_tensor_cores(RuleVariants& variants, const std::set<std::string>& default_rules,
                                              const std::set<std::string>& for_products, const GpuLimits& limits) {
+  // Going past what data hides pays where a kernel of many products can.
+  if (for_products.contains(kBlocksRule)) {
+    std::set<std::string> others = for_products;
+    others.erase(kBlocksRule);
+    const std::set<std::string> rules = rules_for_tensor_cores(variants, default_rules, others, limits);
+    std::set<std::string> skipping = rules;
+    skipping.insert(kBlocksRule);
+    const RuleVariant& variant = variants.at({skipping});
+    const Fusion fusion = fusion_for_tensor_cores(variants, variant, limits);
+    // Tables take launches of their own, which few products are not worth.
+    constexpr double kManyProducts = 8.6e9;
+    const double products = variant.structure.loop_groups[variants.heaviest(variant, fusion).heaviest].points;
+    const bool place = products >= kManyProducts && has_place(variants, variant, fusion, limits) &&
+                       products_on_lanes(variants, skipping, limits) <= products_on_lanes(variants, rules, limits);
+    return place ? skipping : rules;
+  }
   // Squares, exponentials, integers and what data hides, if they become products, come first: other rules are for the products that there are then.
   for (const char* algebra : {kExpandingRule, kFactoringRule, kIntegerRule, kMaskRule, kMaskedRule}) {
     if (!for_products.contains(algebra)) continue;

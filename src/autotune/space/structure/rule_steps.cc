@@ -136,7 +136,7 @@ std::vector<std::string> matching_rules(BaseSchedules& schedules) {
     if (matching.contains(name)) nested.insert(name);
   }
   const Nest& nested_nest = nested == all ? usual_nest : schedules.after_rules(rule_steps(schedules, nested)).nest();
-  for (const char* name : {kAligningRule, kSeparatingRule, kPartsRule, kMixedPartsRule, kSkippingRule}) {
+  for (const char* name : {kAligningRule, kSeparatingRule, kPartsRule, kMixedPartsRule, kSkippingRule, kBlocksRule}) {
     const bool found = !rule(name).find(usual_nest).empty() ||
                        (name == std::string_view(kMixedPartsRule) && !rule(name).find(nested_nest).empty());
     if (found) matching.insert(name);
@@ -273,7 +273,7 @@ bool is_for_products(const std::string& rule) {
          rule == "split_terms" || rule == kSeparatingRule || rule == kAligningRule || rule == kGatheringRule ||
          rule == kOrderingRule || rule == kColumnsRule || rule == kExpandingRule || rule == kFactoringRule ||
          rule == kIntegerRule || rule == kMaskRule || rule == kNestingRule || rule == kOperandRule || rule == kChainRule ||
-         rule == kPartsRule || rule == kMixedPartsRule || rule == kRowsRule || rule == kMaskedRule;
+         rule == kPartsRule || rule == kMixedPartsRule || rule == kRowsRule || rule == kMaskedRule || rule == kBlocksRule;
 }
 
 bool multiplies_zeros(const std::string& rule) { return rule == kZerosRule; }

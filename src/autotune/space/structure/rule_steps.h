@@ -79,6 +79,8 @@ inline constexpr const char* kExpandingRule = "expand_squares";
 
 /// Makes products with a masked operand of such that data hides, with sums of their own where those are not finite.
 inline constexpr const char* kMaskedRule = "masked_product";
+/// Says which blocks of scores data leaves, so that kernels go past the others.
+inline constexpr const char* kBlocksRule = "skip_blocks";
 /// Makes products of f32 operands of products of three parts each, in bf16.
 inline constexpr const char* kPartsRule = "bf16x6";
 /// Keeps operands of f32 beside such of f16 from being rounded to f16, where small ones would vanish.

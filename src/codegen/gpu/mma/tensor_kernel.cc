@@ -58,6 +58,7 @@ constexpr TensorPass kPasses[] = {
        find_tiles(plan, plan.kernel->body);
        check_pack(plan, target);
      }},
+    {"visits", [](TensorPlan& plan, const NvptxTarget&) { plan_visits(plan); }},
     {"masks", [](TensorPlan& plan, const NvptxTarget&) { plan_masks(plan); }},
     {"whole terms", [](TensorPlan& plan, const NvptxTarget&) { require_whole_terms(plan); }},
     {"column tests", [](TensorPlan& plan, const NvptxTarget&) { plan_column_tests(plan); }},

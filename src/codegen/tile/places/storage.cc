@@ -1,6 +1,7 @@
 // Scopes from dependences, extents from box hulls.
 #include "codegen/tile/places/storage.h"
 
+#include "poly/algebra/blocks/next_blocks.h"
 #include "poly/isl/conjunction.h"
 #include "poly/isl/isl_tools.h"
 #include "support/error.h"
@@ -162,6 +163,7 @@ Placement place_temporary(const ProgramPlan& plan, const Tensor& tensor, const s
   for (std::size_t k = 0; k < placement.depth; ++k) placement.scope.push_back(first.outer[k].name);
   const bool scratch = first.inside_parallel(placement.depth) || !has_any_parallel_loop(uses);
   Buffer buffer = buffer_for(tensor, scratch ? Memory::scratch : Memory::workspace);
+  buffer.next_blocks = !scratch && tells_next_blocks(plan.schedule->nest(), tensor.name);
   const Placement fitted = fit_buffer(plan, tensor, touched(uses, placement.depth), true, buffer);
   placement.origin = fitted.origin;
   placement.held = fitted.held;

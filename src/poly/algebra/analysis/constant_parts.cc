@@ -98,14 +98,49 @@ class PartFinder {
   }
 
   ConstantParts parts_of_select(const ScalarExpr& expr, const isl::set& domain) const {
-    const auto condition = condition_set(nest_, statement_, expr.args()[0]);
-    if (!condition) return {unknown(domain)};
+    const ScalarExpr &choice = expr.args()[0], &yes = expr.args()[1], &no = expr.args()[2];
+    const auto condition = condition_set(nest_, statement_, choice);
+    if (!condition) return parts_beside_data(choice, yes, no, domain);
     // The complements of conditions with quotients, one within the other, have ever more basic sets.
     const isl::set then = domain.intersect(*condition), otherwise = domain.subtract(*condition);
     if (is_scattered(then) || is_scattered(otherwise)) return {unknown(domain)};
-    ConstantParts pieces = parts(expr.args()[1], then);
-    for (const ConstantPart& piece : parts(expr.args()[2], otherwise)) pieces.push_back(piece);
+    ConstantParts pieces = parts(yes, then);
+    for (const ConstantPart& piece : parts(no, otherwise)) pieces.push_back(piece);
     for (ConstantPart& piece : pieces) piece.masked = true;
+    return pieces;
+  }
+
+  /// A choice that data has a part in: conditions on indices are taken out of it one by one. Where data alone decides, a constant is known
+  /// where both sides have it.
+  ConstantParts parts_beside_data(const ScalarExpr& choice, const ScalarExpr& yes, const ScalarExpr& no,
+                                  const isl::set& domain) const {
+    const auto choose = [](const ScalarExpr& condition, const ScalarExpr& then, const ScalarExpr& otherwise) {
+      return ScalarExpr::make(ScalarOp::select, {condition, then, otherwise});
+    };
+    if (choice.op() == ScalarOp::logical_not) return parts(choose(choice.args()[0], no, yes), domain);
+    if (choice.op() == ScalarOp::logical_and)
+      return parts(choose(choice.args()[0], choose(choice.args()[1], yes, no), no), domain);
+    if (choice.op() == ScalarOp::logical_or)
+      return parts(choose(choice.args()[0], yes, choose(choice.args()[1], yes, no)), domain);
+    ConstantParts pieces;
+    for (const ConstantPart& a : parts(yes, domain)) {
+      if (!a.value) {
+        pieces.push_back(a);
+        continue;
+      }
+      for (const ConstantPart& b : parts(no, a.domain)) {
+        ConstantPart piece{b.domain, std::nullopt, a.masked || b.masked, {}, {}, b.why};
+        if (b.value == a.value) {
+          piece.value = a.value;
+          piece.company = a.company;
+          piece.company.insert(piece.company.end(), b.company.begin(), b.company.end());
+          piece.factors = a.factors;
+          piece.factors.insert(b.factors.begin(), b.factors.end());
+        }
+        pieces.push_back(std::move(piece));
+      }
+    }
+    if (pieces.size() > kMostPieces) return {unknown(domain)};
     return pieces;
   }
 

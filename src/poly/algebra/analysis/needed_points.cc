@@ -43,15 +43,35 @@ isl::set written_again(const Nest& nest, std::size_t position) {
   return elements.coalesce();
 }
 
+/// The condition, without the parts that are the same in the whole domain.
+ScalarExpr undecided(const Nest& nest, const Statement& statement, const isl::set& domain, const ScalarExpr& condition) {
+  const auto decided = [](bool holds) { return ScalarExpr::constant(holds ? 1 : 0, ElementType::boolean); };
+  if (const auto set = condition_set(nest, statement, condition)) {
+    if (domain.is_subset(*set)) return decided(true);
+    return domain.is_disjoint(*set) ? decided(false) : condition;
+  }
+  const bool both = condition.op() == ScalarOp::logical_and;
+  if (!both && condition.op() != ScalarOp::logical_or && condition.op() != ScalarOp::logical_not) return condition;
+  std::vector<ScalarExpr> parts;
+  for (const ScalarExpr& arg : condition.args()) parts.push_back(undecided(nest, statement, domain, arg));
+  if (condition.op() == ScalarOp::logical_not)
+    return parts[0].op() == ScalarOp::constant ? decided(parts[0].number() == 0) : condition.with_args(std::move(parts));
+  for (const std::size_t k : {std::size_t{0}, std::size_t{1}}) {
+    if (parts[k].op() != ScalarOp::constant) continue;
+    return (parts[k].number() != 0) == both ? parts[1 - k] : parts[k];
+  }
+  return condition.with_args(std::move(parts));
+}
+
 void decide_selects_of(const Nest& nest, Statement& statement) {
   const isl::set domain = domain_in(nest, statement);
   const ScalarExpr before = statement.value;
   statement.value = before.rewrite([&](const ScalarExpr& node) {
     if (node.op() != ScalarOp::select) return node;
-    const auto condition = condition_set(nest, statement, node.args()[0]);
-    if (!condition) return node;
-    if (domain.is_subset(*condition)) return node.args()[1];
-    return domain.is_disjoint(*condition) ? node.args()[2] : node;
+    const ScalarExpr condition = undecided(nest, statement, domain, node.args()[0]);
+    if (condition.op() == ScalarOp::constant) return node.args()[condition.number() != 0 ? 1 : 2];
+    return condition.equals(node.args()[0]) ? node
+                                            : ScalarExpr::make(ScalarOp::select, {condition, node.args()[1], node.args()[2]});
   });
   if (!statement.value.equals(before)) compact(statement);
 }

@@ -34,6 +34,7 @@ struct Rule {
   RuleResult (*apply)(const Nest& nest, const std::vector<std::string>& target);
   /// Tensors that must be finite in masked places (docs/values.md) for the rewrite to keep NaN where it is; null: none ever.
   std::vector<std::string> (*finite)(const Nest& nest) = nullptr;
+  bool finite_everywhere = false;  ///< at all elements: data decides which places are masked
 };
 
 }  // namespace nestor

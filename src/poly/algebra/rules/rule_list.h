@@ -66,6 +66,7 @@ const Rule& chain_order_rule();
 const Rule& row_reduction_rule();
 const Rule& expand_squares_rule();
 const Rule& masked_product_rule();
+const Rule& skip_blocks_rule();
 const Rule& bf16x6_rule();
 const Rule& bf16x3_rule();
 const Rule& join_dims_rule();

@@ -17,6 +17,9 @@ std::vector<llvm::Value**> TensorEmitter::State::all() {
       for (Value*& value : values) stages.push_back(&value);
     }
   }
+  for (auto& [var, tiles_of_loop] : visits) {
+    for (Value*& tile : tiles_of_loop) stages.push_back(&tile);
+  }
   for (auto* circular_buffers : {&positions, &fills}) {
     for (auto& [ring, position] : *circular_buffers) {
       stages.push_back(&position.first);
@@ -259,6 +262,7 @@ void TensorEmitter::counted_loop(const std::string& var, Value* lower, Value* up
 
 /// A loop over tiles counts in 32 bits, as coordinates of tensor copies do. Rounds of several iterations come first, then what is left.
 void TensorEmitter::tile_loop(const EventNode& node) {
+  if (const VisitedLoop* loop = plan_->visited_loop(node.var)) return visiting_loop(*loop, node);
   const auto narrow = [&](const IntExpr& bound) { return b_.CreateTrunc(integer(bound), b_.getInt32Ty()); };
   Value *lower = narrow(node.lower), *upper = narrow(node.upper);
   const auto rounds = [&](Value* from, Value* to, int iterations) {
@@ -301,12 +305,16 @@ void TensorEmitter::run(const EventNode& node, bool masked) {
     case EventNode::Kind::event:
       return event(node.event, masked);
     case EventNode::Kind::condition:
+      for (const VisitedLoop& loop : plan_->visited) {
+        if (node.condition.uses(loop.count)) return visit_if_any(loop, node);
+      }
       return choose(emit_condition(b_, node.condition, [&](const std::string& name) { return lookup(name); }),
                     [&] { run_children(node, masked); });
     case EventNode::Kind::loop:
       return tile_loop(node);
     case EventNode::Kind::sequence: {
       if (node.var.empty()) return run_children(node, masked);
+      if (const VisitedLoop* loop = plan_->visited_loop(node.var)) return visit(*loop, node);
       Value* value = integer(node.lower);
       Value* around = std::exchange(environment_[node.var], value);
       run_children(node, node.masked);

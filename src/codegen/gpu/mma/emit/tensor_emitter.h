@@ -9,6 +9,7 @@
 #include "codegen/llvm/int_emit.h"
 #include "codegen/llvm/scalar_emit.h"
 
+#include <array>
 #include <deque>
 #include <functional>
 #include <map>
@@ -43,6 +44,8 @@ class TensorEmitter {
     std::map<int, Values> held;                          ///< operands held in registers, by circular buffer
     std::map<int, std::pair<Value*, Value*>> positions;  ///< by circular buffer: stage and phase of the next tile
     std::map<int, std::pair<Value*, Value*>> fills;      ///< mma, by circular buffer: of the next tile to copy
+    /// i32, by variable of a loop that goes past tiles: the numbers of the one before, of the latest one and of the next one.
+    std::map<std::string, std::array<Value*, 3>> visits;
     std::vector<Value**> all();
   };
 
@@ -81,6 +84,13 @@ class TensorEmitter {
   using Advance = std::function<Value*(Value*)>;
   void counted_loop(const std::string& var, Value* lower, Value* upper, const Advance& next, const Body& body);
   void tile_loop(const EventNode& node);
+  void visiting_loop(const VisitedLoop& loop, const EventNode& node);
+  void visit_if_any(const VisitedLoop& loop, const EventNode& node);
+  void visit(const VisitedLoop& loop, const EventNode& node);
+  void go_on(const VisitedLoop& loop);
+  void begin_visits(const VisitedLoop& loop);
+  Value* next_tile(const VisitedLoop& loop, Value* tile);
+  Value* last_tile(const VisitedLoop& loop);
   void forget_private(const State& before);
   void work_tiles(const Body& body);
   void run(const EventNode& node, bool masked);

@@ -156,12 +156,15 @@ class EventPlanner {
     unroll_ = loop->loop_kind != LoopKind::unroll ? 1 : loop->factor == 0 ? kUnroll : static_cast<int>(loop->factor);
     std::vector<int> ops;
     count_ops(loop, ops);
-    const std::vector<Stretch> stretches = stretches_of(plan_, *loop);
+    const VisitedLoop* visited = plan_.visited_loop(loop->var);
+    const std::vector<Stretch> stretches =
+        visited != nullptr ? std::vector{Stretch{IntExpr(0), IntExpr::variable(visited->count)}} : stretches_of(plan_, *loop);
     // A stretch would have to end its own products before the next one: they run as without overlap.
     for (const int k : ops) plan_.ops[static_cast<std::size_t>(k)].late &= stretches.size() == 1 && !is_used_after(k, ops);
     const bool late = std::any_of(ops.begin(), ops.end(), [&](int k) { return plan_.ops[static_cast<std::size_t>(k)].late; });
     if (stretches.size() == 1 && are_sums_from_memory(ops)) return pipelined(loop->var, stretches.front(), ops, out);
-    if (late && plan_.kernel->shape.intra_warpgroup_overlap > 1) return chained(loop->var, stretches.front(), ops, out);
+    if (late && visited == nullptr && plan_.kernel->shape.intra_warpgroup_overlap > 1)
+      return chained(loop->var, stretches.front(), ops, out);
     if (late) return overlapped(loop->var, stretches.front(), ops, out);
     const auto body = [&](bool /*masked*/) {
       std::vector<EventNode> events;
@@ -397,6 +400,7 @@ class EventPlanner {
   template <class Body>
   void ranges(const std::string& var, const Stretch& stretch, const IntExpr& from, const std::vector<int>& ops, const Body& body,
               std::vector<EventNode>& out, int back = 0) {
+    if (plan_.visited_loop(var) != nullptr) return out.push_back(loop_node(var, from, stretch.upper, true, body(true)));
     for (const TestedRange& part : tested_ranges(plan_, var, stretch, from, ops, back)) {
       out.push_back(loop_node(var, part.from, part.to, part.masked, body(part.masked)));
       if (!part.masked) out.back().unroll = unroll_;

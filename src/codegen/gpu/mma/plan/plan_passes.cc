@@ -191,6 +191,16 @@ std::vector<FiniteOperand> finite_operands(const TensorPlan& plan) {
       need(op, ring, cuts);
     }
   }
+  for (const VisitedLoop& loop : plan.visited) {
+    for (const TensorOp& op : plan.ops) {
+      for (const TileAccess& read : op.op.reads) {
+        if (op.op.reduction && loop.finite.contains(read.buffer))
+          needed.push_back({op.op.name, plan.buffer(read.buffer).tensor,
+                            fmt::format("{} would multiply {} by 0 where data hides whole tiles, which are gone past", op.op.name,
+                                        plan.buffer(read.buffer).name)});
+      }
+    }
+  }
   return needed;
 }
 

@@ -1,6 +1,7 @@
 // Column tests: conditions on values in memory that are the same for all rows of a tile, such as which keys of a sequence are padding.
 // The lanes of a warp read one column each, and votes tell all of them every outcome. Most tiles have one outcome at all columns.
 #include "codegen/gpu/mma/plan/plan_passes.h"
+#include "codegen/gpu/mma/values/hidden_iterations.h"
 
 #include <algorithm>
 #include <utility>
@@ -57,26 +58,6 @@ bool fills_lanes(const TensorOp& op, int columns, const ScalarExpr& condition) {
   condition.visit(
       [&](const ScalarExpr& node) { guarded = guarded || (node.op() == ScalarOp::read && is_guarded(op.op.value, node)); });
   return !guarded;
-}
-
-/// The node without what constants make needless. Adding 0 is left out as the rule `simplify` does.
-ScalarExpr without_constants(const ScalarExpr& node) {
-  const auto& args = node.args();
-  const auto keep = [&](std::size_t constant, bool value) { return args[constant].is_constant(value ? 1 : 0); };
-  switch (node.op()) {
-    case ScalarOp::select:
-      return keep(0, true) ? args[1] : keep(0, false) ? args[2] : node;
-    case ScalarOp::add:
-      return keep(1, false) ? args[0] : keep(0, false) ? args[1] : node;
-    case ScalarOp::logical_and:
-      return keep(0, true) || keep(1, false) ? args[1] : keep(1, true) || keep(0, false) ? args[0] : node;
-    case ScalarOp::logical_or:
-      return keep(0, false) || keep(1, true) ? args[1] : keep(1, false) || keep(0, true) ? args[0] : node;
-    case ScalarOp::logical_not:
-      return args[0].op() == ScalarOp::constant ? ScalarExpr::constant(keep(0, false) ? 1 : 0, ElementType::boolean) : node;
-    default:
-      return node;
-  }
 }
 
 ScalarExpr given(const ScalarExpr& value, const ScalarExpr& condition, bool outcome) {

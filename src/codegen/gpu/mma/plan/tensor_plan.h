@@ -144,6 +144,21 @@ struct TensorOp {
   int stage_pitch() const { return stage_columns * 2; }  ///< bytes of a row of a block, and of its swizzle
 };
 
+/// A loop over tiles that goes past those whose points data hides whole. Its events count the tiles that are left (0 <= n < `count`); the loop's
+/// own variable has the tile's number there.
+struct VisitedLoop {
+  std::string var;
+  std::string count;     ///< name of the number of tiles that are left, which no thread computes
+  IntExpr lower, upper;  ///< of the tiles' numbers
+  /// Says, for a block of columns, which is the next one with points (Buffer::next_blocks): at the first rows of the work tile, without its last index.
+  TileAccess next;
+  int row_index = -1;                  ///< index of `next` that goes on over the work tile's rows, to
+  IntExpr last_rows;                   ///< its value at the last ones; -1: they share one element
+  int row_blocks = 1;                  ///< no more values than that
+  std::int64_t blocks = 1, tiles = 1;  ///< tile t starts in block floor(blocks * t / tiles)
+  std::set<int> finite;                ///< buffers that must be finite where data hides: weights of 0 would multiply them
+};
+
 struct TensorPlan {
   const TileProgram* program = nullptr;
   const KernelPlan* kernel = nullptr;
@@ -156,6 +171,7 @@ struct TensorPlan {
   std::map<int, Fragment> fragments;  ///< by scratch buffer
   std::vector<CircularBuffer> circular_buffers;
   std::vector<TensorOp> ops;
+  std::vector<VisitedLoop> visited;
   EventNode consumer, producer;  ///< one work tile; with mma all threads are consumers
   std::int64_t shared_bytes = 0;
   std::int64_t barriers_offset = 0;
@@ -187,6 +203,11 @@ struct TensorPlan {
   }
   bool ping_pong() const { return kernel->shape.ping_pong != 0 && warpgroups > 1; }
   bool has_turns() const { return ping_pong() || ping_pong_tiles(); }
+  /// The loop over the variable, if it goes past tiles; else nullptr.
+  const VisitedLoop* visited_loop(const std::string& var) const {
+    const auto found = std::find_if(visited.begin(), visited.end(), [&](const VisitedLoop& loop) { return loop.var == var; });
+    return found == visited.end() ? nullptr : &*found;
+  }
   /// The circular buffer through whose place the result of a store through shared memory leaves; -1: it has a place of its own.
   int lender(const TensorOp& store) const {
     const auto found = std::find_if(circular_buffers.begin(), circular_buffers.end(),

@@ -64,6 +64,7 @@ std::set<std::string> uniform_names(const TensorPlan& plan) {
   std::set<std::string> names(plan.program->sizes.begin(), plan.program->sizes.end());
   for (const GridLoop& loop : plan.kernel->grid) names.insert(loop.var);
   for (const LaunchLoop& loop : plan.kernel->launch_loops) names.insert(loop.var);
+  for (const VisitedLoop& loop : plan.visited) names.insert(loop.count);
   return names;
 }
 
@@ -394,6 +395,8 @@ TensorCertificate check_tensor_plan(const TensorPlan& plan, BoundAnswers& known)
     proof.consumer = role_of(plan.consumer, proof.bounds, proof.violations);
     proof.producer = role_of(plan.producer, proof.bounds, proof.violations);
     proof.places = places_of_ops(plan.kernel->body);
+    proof.counted = proof.places;
+    prove_visits(proof);
     // What follows relies on what came before.
     for (const auto part : {prove_shape, prove_sharing, prove_operands, prove_rows, prove_blocks, prove_tiles, prove_copies,
                             prove_order, prove_memory, prove_values, prove_column_tests}) {

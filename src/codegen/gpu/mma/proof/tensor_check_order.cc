@@ -157,7 +157,7 @@ class OrderChecker {
   BoundSpace& bounds() { return proof_.bounds; }
   const RoleBlock& block(const StepPlace& place) const { return proof_.consumer[place.block]; }
   const RoleStep& step(const StepPlace& place) const { return block(place).steps[place.at]; }
-  const OpPlace& home(int op) const { return proof_.places[static_cast<std::size_t>(op)]; }
+  const OpPlace& home(int op) const { return proof_.counted[static_cast<std::size_t>(op)]; }
 
   void collect() {
     for (std::size_t b = 0; b < proof_.consumer.size(); ++b) {

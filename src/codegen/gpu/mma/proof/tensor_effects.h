@@ -1,8 +1,8 @@
 // What the code of each op does to its fragment: elements that it gives another value than the tile program does.
 #pragma once
 
-#include "codegen/gpu/mma/proof/hidden_values.h"
 #include "codegen/gpu/mma/proof/tensor_points.h"
+#include "codegen/gpu/mma/values/hidden_values.h"
 
 #include <map>
 #include <optional>

@@ -20,7 +20,8 @@ struct TensorProof {
   const TensorPlan& plan;
   BoundSpace bounds;
   Role producer, consumer;
-  std::vector<OpPlace> places;  ///< of ops
+  std::vector<OpPlace> places;   ///< of ops
+  std::vector<OpPlace> counted;  ///< the same, where loops that go past tiles count those that are left
   std::vector<std::string> violations;
 
   template <class... Args>
@@ -41,6 +42,7 @@ struct TensorProof {
   }
 };
 
+void prove_visits(TensorProof& proof);  ///< 11. Counts the iterations of such loops, of which nothing is known, from here on
 void prove_shape(
     TensorProof&
         proof);  ///< events name circular buffers and ops that exist, bounds are the same in all warpgroups, stages do not overlap

@@ -1,5 +1,5 @@
 // Arithmetic of possible values. It shares nothing with what the planner knows of values (known_value).
-#include "codegen/gpu/mma/proof/hidden_values.h"
+#include "codegen/gpu/mma/values/hidden_values.h"
 
 #include <algorithm>
 #include <cmath>
