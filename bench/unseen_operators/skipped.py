@@ -22,15 +22,19 @@ def softmax_of(scores, value, batch, heads, length, head):
     return define("out", (b, h, q, d), nestor.sum(power[b, h, q, k] * value(b, h, k, d), over=k) / total, type=bf16)
 
 
-def masked_softmax(query, key, value, seen):
+def masked_softmax(query, key, value, seen, scale):
     """Of PyTorch, in the type of its inputs; `seen` as [batch or 1, heads or 1, queries, keys]."""
     scores = query.float() if query.element_size() == 2 else query
-    scores = scores @ key.to(scores.dtype).mT / query.shape[-1]**0.5
+    scores = scores @ key.to(scores.dtype).mT * scale
     return (torch.softmax(scores.masked_fill(~seen, -math.inf), -1) @ value.to(scores.dtype)).to(query.dtype)
 
 
-def flex(query, key, value, *_, mask):
-    return flex_attention(query, key, value, block_mask=mask, enable_gqa=query.shape[1] != key.shape[1])
+def wide_flex(query, key, value, *_, mask):
+    return flex_attention(query, key, value, block_mask=mask, scale=128**-0.5)
+
+
+def narrow_flex(query, key, value, *_, mask):
+    return flex_attention(query, key, value, block_mask=mask, scale=0.125)
 
 
 def documents(normal, _):
@@ -56,7 +60,7 @@ def packed_documents_attention(query: bf16[batch, heads, length, head], key: bf1
 def packed_documents_attention_torch(query, key, value, document):
     places = torch.arange(query.shape[2], device=query.device)
     seen = (document[:, :, None] == document[:, None, :]) & (places <= places[:, None])
-    return masked_softmax(query, key, value, seen[:, None])
+    return masked_softmax(query, key, value, seen[:, None], 128**-0.5)
 
 
 def packed_documents_seen(_, inputs):
@@ -80,7 +84,7 @@ def packed_encoder_attention(query: bf16[batch2, heads2, length2, head2], key: b
 
 
 def packed_encoder_attention_torch(query, key, value, text):
-    return masked_softmax(query, key, value, (text[:, :, None] == text[:, None, :])[:, None])
+    return masked_softmax(query, key, value, (text[:, :, None] == text[:, None, :])[:, None], 0.125)
 
 
 def packed_encoder_seen(_, inputs):
@@ -108,7 +112,7 @@ def chosen_blocks_attention_torch(query, key, value, chosen):
     blocks = torch.arange(chosen.shape[1], device=query.device)
     seen = (chosen | (blocks == blocks[:, None])).repeat_interleave(BLOCK, 1).repeat_interleave(BLOCK, 2)
     places = torch.arange(query.shape[2], device=query.device)
-    return masked_softmax(query, key, value, seen & (places <= places[:, None]))
+    return masked_softmax(query, key, value, seen & (places <= places[:, None]), 128**-0.5)
 
 
 def chosen_blocks_seen(_, inputs):
@@ -131,7 +135,7 @@ def padded_batch_attention(query: bf16[batch4, heads4, length4, head4], key: bf1
 
 
 def padded_batch_attention_torch(query, key, value, kept):
-    return masked_softmax(query, key, value, kept[:, None, None, :])
+    return masked_softmax(query, key, value, kept[:, None, None, :], 0.125)
 
 
 def padded_batch_seen(_, inputs):
@@ -147,11 +151,11 @@ def lengths_kept(normal, _):
 
 OPERATORS = [
     Operator(packed_documents_attention, packed_documents_attention_torch, "Dong et al., FlexAttention, 2024; Llama team, Llama 3, 2024",
-             {"batch": 1, "heads": 1, "length": 301, "head": 3}, draw={"document": documents}, flex=flex, seen_of=packed_documents_seen),
+             {"batch": 1, "heads": 1, "length": 301, "head": 3}, draw={"document": documents}, flex=wide_flex, seen_of=packed_documents_seen),
     Operator(packed_encoder_attention, packed_encoder_attention_torch, "Warner et al., ModernBERT, 2024; Krell et al., Efficient sequence packing, 2021",
-             {"batch": 2, "heads": 1, "length": 301, "head": 3}, draw={"text": documents}, flex=flex, seen_of=packed_encoder_seen),
+             {"batch": 2, "heads": 1, "length": 301, "head": 3}, draw={"text": documents}, flex=narrow_flex, seen_of=packed_encoder_seen),
     Operator(chosen_blocks_attention, chosen_blocks_attention_torch, "Jiang et al., MInference, 2024; Xu et al., XAttention, 2025", {"batch": 1, "heads": 2, "blocks": 2, "head": 3},
-             draw={"chosen": lambda normal, _: normal > 1.3}, flex=flex, seen_of=chosen_blocks_seen),
+             draw={"chosen": lambda normal, _: normal > 1.3}, flex=wide_flex, seen_of=chosen_blocks_seen),
     Operator(padded_batch_attention, padded_batch_attention_torch, "Devlin et al., BERT, 2018", {"batch": 3, "heads": 1, "length": 301, "head": 3},
-             draw={"kept": lengths_kept}, flex=flex, seen_of=padded_batch_seen),
+             draw={"kept": lengths_kept}, flex=narrow_flex, seen_of=padded_batch_seen),
 ]
