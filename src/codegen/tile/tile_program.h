@@ -32,7 +32,7 @@ struct Buffer {
   int pad = 1;
   int stages = 1;          ///< staged copies only: how many iterations' copies the schedule wants in flight at once
   bool streaming = false;  ///< argument that is touched once, by request of the schedule: accesses may bypass caches
-  /// Claim: element [.., J] is the least J' >= J whose own element is J', or kNoBlock where there is none (poly/nest/next_blocks.h).
+  /// Claim: element [.., J] is the least J' >= J whose own element is J', or kNoBlock where there is none (tells_next_blocks(), poly/algebra).
   bool next_blocks = false;
   /// Claims (see OpClaim): one copy exists for each iteration of the loops with these variables, and its first place holds the
   /// tensor's element `origin` (over those variables and size parameters; empty: the element with all indices 0).

@@ -153,11 +153,7 @@ TEST(HiddenIterations, LeaveExtremaAndSumsAsTheyAre) {
   ASSERT_NE(visiting_plan(*plans), nullptr);
   const nvptx::TensorPlan& plan = *visiting_plan(*plans);
   std::vector<TileOp> ops;
-  const auto collect = [&](const auto& self, const TileTree& tree) -> void {
-    if (tree->kind == TileNode::Kind::op) ops.push_back(tree->op);
-    for (const TileTree& child : tree->children) self(self, child);
-  };
-  collect(collect, plan.kernel->body);
+  for (const TileOp* op : nvptx::ops_of(plan.kernel->body)) ops.push_back(*op);
   const std::string& var = plan.visited[0].var;
   const auto places = nvptx::places_of_ops(plan.kernel->body);
   std::size_t begin = 0, end = 0;

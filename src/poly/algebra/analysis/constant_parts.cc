@@ -129,15 +129,9 @@ class PartFinder {
         continue;
       }
       for (const ConstantPart& b : parts(no, a.domain)) {
-        ConstantPart piece{b.domain, std::nullopt, a.masked || b.masked, {}, {}, b.why};
-        if (b.value == a.value) {
-          piece.value = a.value;
-          piece.company = a.company;
-          piece.company.insert(piece.company.end(), b.company.begin(), b.company.end());
-          piece.factors = a.factors;
-          piece.factors.insert(b.factors.begin(), b.factors.end());
-        }
-        pieces.push_back(std::move(piece));
+        ConstantPart piece = both(a, b);
+        if (b.value == a.value) piece.value = a.value;
+        pieces.push_back(without_company_if_unknown(std::move(piece)));
       }
     }
     if (pieces.size() > kMostPieces) return {unknown(domain)};
@@ -192,14 +186,25 @@ class PartFinder {
 
   /// On the domain of `b`, which is a part of that of `a`.
   ConstantPart combined(const ScalarExpr& expr, const ConstantPart& a, const ConstantPart& b) const {
-    ConstantPart piece{b.domain, std::nullopt, a.masked || b.masked, a.company, a.factors, a.why.empty() ? b.why : a.why};
-    piece.company.insert(piece.company.end(), b.company.begin(), b.company.end());
-    piece.factors.insert(b.factors.begin(), b.factors.end());
+    ConstantPart piece = both(a, b);
     if (a.value && b.value) {
       piece.value = constant_of(expr, {*a.value, *b.value});
     } else if (a.value || b.value) {
       beside_unknown(expr, a.value ? a : b, expr.args()[a.value ? 1 : 0], !a.value, piece);
     }
+    return without_company_if_unknown(std::move(piece));
+  }
+
+  /// What two parts need together where `b` is, a part of `a`: its value is still open.
+  static ConstantPart both(const ConstantPart& a, const ConstantPart& b) {
+    ConstantPart piece{b.domain, std::nullopt, a.masked || b.masked, a.company, a.factors, a.why.empty() ? b.why : a.why};
+    piece.company.insert(piece.company.end(), b.company.begin(), b.company.end());
+    piece.factors.insert(b.factors.begin(), b.factors.end());
+    return piece;
+  }
+
+  /// What is no constant needs no company.
+  static ConstantPart without_company_if_unknown(ConstantPart piece) {
     if (!piece.value) {
       piece.company.clear();
       piece.factors.clear();

@@ -18,7 +18,18 @@ void find_places(const TileTree& tree, const OpPlace& around, int& loops, std::v
   for (const TileTree& child : tree->children) find_places(child, inner, loops, places);
 }
 
+void collect_ops(const TileTree& tree, std::vector<const TileOp*>& ops) {
+  if (tree->kind == TileNode::Kind::op) ops.push_back(&tree->op);
+  for (const TileTree& child : tree->children) collect_ops(child, ops);
+}
+
 }  // namespace
+
+std::vector<const TileOp*> ops_of(const TileTree& body) {
+  std::vector<const TileOp*> ops;
+  collect_ops(body, ops);
+  return ops;
+}
 
 std::vector<OpPlace> places_of_ops(const TileTree& body) {
   std::vector<OpPlace> places;

@@ -17,6 +17,8 @@ struct OpPlace {
   IntExpr condition;  ///< over `var`: iterations at which it runs; undefined: all
 };
 std::vector<OpPlace> places_of_ops(const TileTree& body);
+/// The ops, in the same order.
+std::vector<const TileOp*> ops_of(const TileTree& body);
 
 /// Are all loops around the first place around the other one, too? Else values that it makes in an iteration end with that loop for the other.
 bool is_around(const OpPlace& place, const OpPlace& other);

@@ -98,16 +98,12 @@ bool find_rows(const TileOp& op, const TileAccess& element, const std::string& v
   return true;
 }
 
-bool same_expr(const IntExpr& a, const IntExpr& b) {
-  return a.defined() == b.defined() && (!a.defined() || affine_of(a) == affine_of(b));
-}
-
 }  // namespace
 
 bool same_visits(const VisitedLoop& a, const VisitedLoop& b) {
   return a.blocks == b.blocks && a.tiles == b.tiles && a.next.buffer == b.next.buffer && a.row_index == b.row_index &&
-         a.row_blocks == b.row_blocks && same_expr(a.last_rows, b.last_rows) &&
-         std::equal(a.next.index.begin(), a.next.index.end(), b.next.index.begin(), b.next.index.end(), same_expr);
+         a.row_blocks == b.row_blocks && (a.row_index < 0 || affine_of(a.last_rows) == affine_of(b.last_rows)) &&
+         same_element(a.next, b.next);
 }
 
 std::optional<VisitedLoop> visited_loop(const TileProgram& program, const OpPlace& loop, const std::vector<TileOp>& ops,

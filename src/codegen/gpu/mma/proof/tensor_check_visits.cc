@@ -6,11 +6,6 @@
 namespace nestor::nvptx {
 namespace {
 
-void collect_ops(const TileTree& tree, std::vector<TileOp>& ops) {
-  if (tree->kind == TileNode::Kind::op) ops.push_back(tree->op);
-  for (const TileTree& child : tree->children) collect_ops(child, ops);
-}
-
 bool same_loop(const VisitedLoop& a, const VisitedLoop& b) {
   return same_visits(a, b) && a.count == b.count && a.finite == b.finite && a.lower.str() == b.lower.str() &&
          a.upper.str() == b.upper.str();
@@ -23,7 +18,7 @@ void prove_visits(TensorProof& proof) {
   if (proof.plan.cores != TensorCores::wgmma || proof.plan.cluster() > 1 || proof.plan.ping_pong_tiles())
     return proof.fail("tiles are gone past, and not all that share the loop's tiles know of them");
   std::vector<TileOp> ops;
-  collect_ops(proof.plan.kernel->body, ops);
+  for (const TileOp* op : ops_of(proof.plan.kernel->body)) ops.push_back(*op);
   if (ops.size() != proof.plan.ops.size() || ops.size() != proof.places.size())
     return proof.fail("{} ops for {} of the tile program", proof.plan.ops.size(), ops.size());
   for (const VisitedLoop& loop : proof.plan.visited) {

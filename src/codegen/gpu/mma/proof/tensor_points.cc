@@ -15,11 +15,6 @@ namespace {
 constexpr const char* kNoIteration = "#iteration";
 constexpr const char* kNoTerm = "#term";
 
-void collect_ops(const TileTree& tree, std::vector<const TileOp*>& ops) {
-  if (tree->kind == TileNode::Kind::op) ops.push_back(&tree->op);
-  for (const TileTree& child : tree->children) collect_ops(child, ops);
-}
-
 isl::set bounded(const isl::set& set, int coordinate, bool upper, std::int64_t value) {
   const auto at = static_cast<unsigned>(coordinate);
   return isl::manage(upper ? isl_set_upper_bound_si(set.copy(), isl_dim_set, at, static_cast<int>(value))
@@ -217,7 +212,7 @@ struct Untested {
 }  // namespace
 
 PointReader::PointReader(TensorProof& proof) : proof_(proof) {
-  collect_ops(proof.plan.kernel->body, body_);
+  body_ = ops_of(proof.plan.kernel->body);
   everything_ = context_of(proof.plan, parameter_names(proof.plan));
   context_ = context_of(proof.plan, names_in_bounds(proof, body_));
 }

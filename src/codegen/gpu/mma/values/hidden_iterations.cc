@@ -13,12 +13,6 @@
 namespace nestor::nvptx {
 namespace {
 
-bool same_element(const TileAccess& a, const TileAccess& b) {
-  return a.index.size() == b.index.size() &&
-         std::equal(a.index.begin(), a.index.end(), b.index.begin(),
-                    [](const IntExpr& x, const IntExpr& y) { return affine_of(x) == affine_of(y); });
-}
-
 bool reads_buffer(const TileOp& op, int buffer) {
   return std::any_of(op.reads.begin(), op.reads.end(), [&](const TileAccess& read) { return read.buffer == buffer; });
 }
@@ -201,9 +195,7 @@ class Iteration {
       if (node.op() == ScalarOp::eq && node.args()[0].op() == ScalarOp::read && node.args()[1].op() == ScalarOp::read &&
           is_copy(op, node.args()[0], node.args()[1]))
         return ScalarExpr::constant(1, ElementType::boolean);
-      if (node.op() == ScalarOp::select && node.args()[0].op() == ScalarOp::constant)
-        return ScalarExpr(node.args()[node.args()[0].number() != 0 ? 1 : 2]);
-      if (node.op() != ScalarOp::mul) return node;
+      if (node.op() != ScalarOp::mul) return without_constants(node);
       for (const std::size_t side : {std::size_t{0}, std::size_t{1}}) {
         if (node.args()[side].is_constant(1)) return ScalarExpr(node.args()[1 - side]);
       }
@@ -232,6 +224,12 @@ class Iteration {
 };
 
 }  // namespace
+
+bool same_element(const TileAccess& a, const TileAccess& b) {
+  return a.index.size() == b.index.size() &&
+         std::equal(a.index.begin(), a.index.end(), b.index.begin(),
+                    [](const IntExpr& x, const IntExpr& y) { return affine_of(x) == affine_of(y); });
+}
 
 std::optional<BlockTest> block_test(const TileProgram& program, const TileOp& op, const ScalarExpr& node) {
   if (node.op() != ScalarOp::eq) return std::nullopt;

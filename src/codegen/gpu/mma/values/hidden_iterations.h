@@ -18,6 +18,9 @@ struct BlockTest {
 /// `node`, of the op's value, as such a condition.
 std::optional<BlockTest> block_test(const TileProgram& program, const TileOp& op, const ScalarExpr& node);
 
+/// Have two accesses the same indices?
+bool same_element(const TileAccess& a, const TileAccess& b);
+
 /// The node without what constants make needless. Adding 0 is left out as the rule `simplify` does.
 ScalarExpr without_constants(const ScalarExpr& node);
 
